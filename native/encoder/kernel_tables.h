@@ -1,0 +1,11 @@
+// The tables as their own files define them. For kernels.cpp only; others use available_kernels().
+#pragma once
+
+#include "encoder/kernels.h"
+
+namespace omniccl {
+
+const KernelTable& scalar_kernels();
+const KernelTable* avx2_kernels();  // nullptr where the compiler targets another architecture
+
+}  // namespace omniccl

@@ -1,0 +1,477 @@
+#include "engine/communicator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "aggregator/session.h"
+#include "aggregator/worker_port.h"
+#include "base/error.h"
+#include "base/fp_environment.h"
+#include "encoder/block_encoder.h"
+#include "encoder/chunk_plan.h"
+#include "engine/mesh.h"
+#include "protocol/limits.h"
+#include "protocol/slot_memory.h"
+#include "transport/poller.h"
+#include "transport/tcp/tcp_connection.h"
+#include "transport/tcp/tcp_socket.h"
+#include "worker/result_decoder.h"
+#include "worker/shard_link.h"
+#include "worker/shard_map.h"
+
+namespace omniccl {
+namespace {
+
+// Chunks that one link, or the shard, works off before sockets are looked at again: enough to fill a
+// system call with small frames, little enough to keep both directions moving.
+constexpr unsigned kChunksPerTurn = 16;
+// How long a failing rank tries to tell its peers why.
+constexpr Milliseconds kAbortTime{500};
+
+CommunicatorConfig checked(CommunicatorConfig config) {
+  if (config.size == 0 || config.size > kMaxSize || config.rank >= config.size) {
+    throw Error(ErrorKind::kInvalidArgument,
+                "rank " + std::to_string(config.rank) + " of " + std::to_string(config.size) +
+                    " is not possible; the size is 1 to " + std::to_string(kMaxSize));
+  }
+  if (config.kernels == nullptr) config.kernels = &find_kernels("auto");
+  return config;
+}
+
+void check(const Reduction& reduction) {
+  const auto valid = [](double factor) { return std::isfinite(factor) && factor > 0; };
+  if (!valid(reduction.prescale) || !valid(reduction.postscale)) {
+    throw Error(ErrorKind::kInvalidArgument, "scale factors are positive and finite");
+  }
+  const bool integer =
+      reduction.dtype == DataType::kInt32 || reduction.dtype == DataType::kInt64;
+  if (integer && reduction.prescale != 1.0) {
+    throw Error(ErrorKind::kInvalidArgument, "integers take no prescale factor");
+  }
+}
+
+// Every shard gets a share of a small operation, as long as that leaves chunks worth a frame.
+ChunkLimits chunk_limits(const Reduction& reduction, const SlotMemory& memory,
+                         std::uint32_t shards) {
+  std::uint64_t bytes = 0;
+  for (const TensorView& tensor : reduction.tensors) {
+    bytes += tensor.elements * size_of(reduction.dtype);
+  }
+  const std::uint64_t share = (bytes + shards - 1) / shards;
+  const std::uint64_t least = std::min(kMinChunkBytes, memory.chunk_bytes);
+  ChunkLimits limits;
+  limits.max_bytes = std::clamp(share, least, memory.chunk_bytes);
+  limits.max_blocks = kMaxChunkBlocks;
+  limits.max_segments = kMaxChunkSegments;
+  return limits;
+}
+
+std::string join(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+}  // namespace
+
+class Communicator::Impl final : private OutgoingFrame::Owner {
+ public:
+  explicit Impl(CommunicatorConfig config)
+      : config_(checked(std::move(config))),
+        memory_(SlotMemory::divide(config_.slot_memory_bytes, config_.size)),
+        session_(config_.size, memory_, *config_.kernels),
+        listener_(std::in_place, config_.loopback_only, static_cast<int>(config_.size) + 128),
+        endpoint_(listener_->endpoint()) {}
+
+  const Endpoint& endpoint() const { return endpoint_; }
+
+  void connect(Span<const Endpoint> endpoints);
+  void allreduce(const Reduction& reduction);
+  Stats stats() const;
+
+ private:
+  // Cookies of the poller: a link's or a port's rank, and which of the two it is.
+  static std::uint64_t link_cookie(std::uint32_t rank) { return std::uint64_t{rank} * 2; }
+  static std::uint64_t port_cookie(std::uint32_t rank) { return std::uint64_t{rank} * 2 + 1; }
+
+  // The other end of a connection, with what the poller needs to know about it.
+  struct Channel {
+    std::uint32_t rank;
+    std::uint64_t cookie;
+    Connection* connection;
+    FrameSink* sink;
+    bool polled_for_write = false;
+  };
+
+  void run(const Operation& operation);
+  bool done(const Operation& operation) const;
+  bool produce();
+  bool sum_chunks(const Operation& operation);
+  void contribute(const Operation& operation);
+  void deliver(const Operation& operation, const ChunkSum& sum);
+  bool flush();
+  bool wait(bool idle);
+  bool receive(Channel& channel);
+  void check_progress(bool progress);
+  std::vector<std::string> awaited() const;
+  [[noreturn]] void fail(const Error& cause);
+  void tell_peers(const Error& cause) noexcept;
+  void frame_sent(std::uint64_t ticket) override;
+
+  CommunicatorConfig config_;
+  SlotMemory memory_;
+  Session session_;  // this rank's shard
+  std::optional<TcpListener> listener_;
+  Endpoint endpoint_;
+  Poller poller_;
+  std::vector<std::unique_ptr<ShardLink>> links_;   // to the shards of the other ranks
+  std::vector<std::unique_ptr<WorkerPort>> ports_;  // from the workers of the other ranks
+  std::vector<Channel> channels_;                   // all of them
+  bool connected_ = false;
+  std::optional<Error> failure_;
+
+  Stats stats_;
+  std::uint64_t next_operation_ = 0;
+
+  // Of the operation in progress.
+  std::uint64_t next_own_chunk_ = 0;  // of this rank's shard, to be contributed by this rank
+  std::uint64_t next_own_result_ = 0;
+  std::uint32_t frames_pending_ = 0;             // result frames not sent yet
+  std::deque<std::uint32_t> tickets_pending_;    // [ticket - first_ticket_]: frames of it
+  std::uint64_t first_ticket_ = 0;
+  Clock::time_point last_progress_;
+  bool warned_ = false;
+  std::string operation_name_;
+
+  // Storage that is used again.
+  Chunk own_chunk_;
+  EncodedChunk own_encoded_;
+  ContributionMessage own_message_;
+};
+
+void Communicator::Impl::connect(Span<const Endpoint> endpoints) {
+  if (connected_ || failure_) {
+    throw Error(ErrorKind::kInvalidArgument, "a communicator connects once");
+  }
+  if (endpoints.size() != config_.size) {
+    throw Error(ErrorKind::kInvalidArgument, "connect() needs one endpoint per rank");
+  }
+  try {
+    Mesh mesh(config_.rank, config_.size, config_.credentials, *listener_, endpoints, config_.log);
+    MeshSockets sockets = mesh.connect(Clock::now() + config_.connect_timeout);
+    const auto open = [&](std::uint32_t rank, MeshSocket& mesh_socket) {
+      set_data_options(mesh_socket.socket.get());
+      return std::make_unique<TcpConnection>(
+          std::move(mesh_socket.socket),
+          "rank " + std::to_string(rank) + " (" + mesh_socket.address + ")", memory_.ring_bytes,
+          mesh_socket.bytes_sent, mesh_socket.bytes_received);
+    };
+    for (std::uint32_t rank = 0; rank < config_.size; ++rank) {
+      if (rank == config_.rank) continue;
+      links_.push_back(
+          std::make_unique<ShardLink>(rank, open(rank, sockets.to_shard[rank]), memory_));
+      ports_.push_back(std::make_unique<WorkerPort>(rank, open(rank, sockets.from_worker[rank]),
+                                                    session_, memory_.chunk_bytes));
+      channels_.push_back(
+          {rank, link_cookie(rank), &links_.back()->connection(), links_.back().get(), false});
+      channels_.push_back(
+          {rank, port_cookie(rank), &ports_.back()->connection(), ports_.back().get(), false});
+      if (config_.log) {
+        config_.log(LogLevel::kDebug, "connected to " + links_.back()->connection().peer());
+      }
+    }
+    for (const Channel& channel : channels_) {
+      poller_.add(channel.connection->descriptor(), channel.cookie, false);
+    }
+  } catch (const Error& error) {
+    listener_.reset();
+    failure_ = error;
+    throw;
+  }
+  listener_.reset();  // nobody else may come
+  connected_ = true;
+}
+
+void Communicator::Impl::allreduce(const Reduction& reduction) {
+  if (failure_) throw Error(*failure_);
+  if (!connected_) throw Error(ErrorKind::kInvalidArgument, "connect() comes before allreduce()");
+  check(reduction);
+  std::uint64_t largest_block = 0;
+  for (const TensorView& tensor : reduction.tensors) {
+    if (tensor.block_elements > kMaxBlockElements) {
+      throw Error(ErrorKind::kInvalidArgument, "a block has at most " +
+                                                   std::to_string(kMaxBlockElements) + " elements");
+    }
+    const std::uint64_t elements =
+        std::min<std::uint64_t>(tensor.block_elements, tensor.elements);
+    largest_block = std::max(largest_block, elements * size_of(reduction.dtype));
+  }
+  memory_.require(largest_block, config_.size);
+
+  const DefaultFpEnvironment fp_environment;
+  const ChunkPlan plan(reduction.dtype, reduction.tensors,
+                       chunk_limits(reduction, memory_, config_.size));
+  const Operation operation{
+      next_operation_,
+      plan,
+      ShardMap(config_.size, next_operation_),
+      {reduction.dtype, reduction.prescale, reduction.postscale, config_.size, config_.kernels},
+      config_.payload_checksum,
+      stats_};
+  ++next_operation_;
+  operation_name_ = reduction.name;
+  ++stats_.operations;
+  stats_.tensors += reduction.tensors.size();
+  stats_.bytes_reduced += plan.byte_count();
+  stats_.dense_bytes += 2 * plan.byte_count() * (config_.size - 1) / config_.size;
+  run(operation);
+}
+
+void Communicator::Impl::run(const Operation& operation) {
+  for (const auto& link : links_) link->begin(operation);
+  next_own_chunk_ = next_own_result_ = operation.shard_map.first_chunk(config_.rank);
+  last_progress_ = Clock::now();
+  warned_ = false;
+  try {
+    while (!done(operation)) {
+      bool progress = produce();
+      progress |= sum_chunks(operation);
+      progress |= flush();
+      if (done(operation)) break;
+      progress |= wait(!progress);
+      check_progress(progress);
+    }
+  } catch (const Error& error) {
+    fail(error);
+  }
+}
+
+bool Communicator::Impl::done(const Operation& operation) const {
+  return next_own_result_ >= operation.plan.chunk_count() && frames_pending_ == 0 &&
+         std::all_of(links_.begin(), links_.end(), [](const auto& link) { return link->done(); });
+}
+
+bool Communicator::Impl::produce() {
+  bool any = false;
+  for (const auto& link : links_) any |= link->produce(kChunksPerTurn);
+  return any;
+}
+
+// Sums the chunks of this rank's shard for which all contributions are there. This rank's own comes
+// last, so that what the scan reads is in the cache for the sum.
+bool Communicator::Impl::sum_chunks(const Operation& operation) {
+  unsigned summed = 0;
+  for (; summed < kChunksPerTurn; ++summed) {
+    if (next_own_chunk_ < operation.plan.chunk_count() && session_.waits_only_for(config_.rank)) {
+      contribute(operation);
+    }
+    const ScopedTimer timer(stats_.decode_time);
+    const ChunkSum* sum = session_.reduce();
+    if (sum == nullptr) break;
+    deliver(operation, *sum);
+  }
+  return summed != 0;
+}
+
+void Communicator::Impl::contribute(const Operation& operation) {
+  const ScopedTimer timer(stats_.scan_time);
+  operation.plan.get(static_cast<std::uint32_t>(next_own_chunk_), own_chunk_);
+  encode(own_chunk_, operation.plan.element_size(), *config_.kernels, own_encoded_);
+  stats_.blocks += own_encoded_.blocks;
+  stats_.nonzero_blocks += own_encoded_.nonzero_blocks;
+  own_message_.operation = operation.number;
+  own_message_.chunk = own_encoded_.index;
+  own_message_.dtype = operation.rules.dtype;
+  own_message_.prescale = operation.rules.prescale;
+  own_message_.blocks = own_encoded_.blocks;
+  std::swap(own_message_.segments, own_encoded_.segments);
+  std::swap(own_message_.bitmap, own_encoded_.bitmap);
+  session_.contribute_local(config_.rank, own_message_, own_encoded_.runs);
+  next_own_chunk_ += operation.shard_map.stride();
+}
+
+void Communicator::Impl::deliver(const Operation& operation, const ChunkSum& sum) {
+  tickets_pending_.push_back(static_cast<std::uint32_t>(ports_.size()));
+  frames_pending_ += static_cast<std::uint32_t>(ports_.size());
+  for (const auto& port : ports_) port->send_result(sum, config_.payload_checksum, *this);
+  operation.plan.get(sum.chunk, own_chunk_);
+  write_result(own_chunk_, sum.united, sum.sums, operation.rules);
+  next_own_result_ += operation.shard_map.stride();
+  if (ports_.empty()) {
+    tickets_pending_.pop_front();
+    ++first_ticket_;
+    session_.release(sum.ticket);
+  }
+}
+
+void Communicator::Impl::frame_sent(std::uint64_t ticket) {
+  --frames_pending_;
+  if (--tickets_pending_[ticket - first_ticket_] != 0) return;
+  session_.release(ticket);
+  while (!tickets_pending_.empty() && tickets_pending_.front() == 0) {
+    tickets_pending_.pop_front();
+    ++first_ticket_;
+  }
+}
+
+bool Communicator::Impl::flush() {
+  bool any = false;
+  for (Channel& channel : channels_) {
+    if (!channel.connection->has_unsent()) continue;
+    try {
+      any |= channel.connection->flush();
+    } catch (const Error& error) {
+      // The peer may have said why before it went: its last words are still to be read.
+      while (receive(channel)) {
+      }
+      throw Error(error.kind(), channel.connection->peer() + " " + error.what());
+    }
+    const bool want_write = channel.connection->has_unsent();
+    if (want_write != channel.polled_for_write) {
+      poller_.modify(channel.connection->descriptor(), channel.cookie, want_write);
+      channel.polled_for_write = want_write;
+    }
+  }
+  return any;
+}
+
+// Reads what has arrived; when `idle`, waits for something to arrive or to be sent first.
+bool Communicator::Impl::wait(bool idle) {
+  Nanoseconds timeout{0};
+  if (idle) {
+    const Nanoseconds limit = warned_ ? config_.timeout : config_.timeout / 3;
+    timeout = std::max<Nanoseconds>(last_progress_ + limit - Clock::now(), Nanoseconds{0});
+  }
+  const auto events = [&] {
+    if (!idle) return poller_.wait(timeout);
+    const ScopedTimer timer(stats_.wait_time);
+    return poller_.wait(timeout);
+  }();
+  bool any = false;
+  for (const Poller::Event& event : events) {
+    any |= event.writable;
+    if (!event.readable) continue;
+    const auto rank = static_cast<std::uint32_t>(event.cookie / 2);
+    const std::size_t pair = rank < config_.rank ? rank : rank - 1;  // own rank has no channels
+    any |= receive(channels_[pair * 2 + event.cookie % 2]);
+  }
+  return any;
+}
+
+bool Communicator::Impl::receive(Channel& channel) {
+  try {
+    return channel.connection->receive(*channel.sink);
+  } catch (const PeerAborted&) {
+    throw;
+  } catch (const Error& error) {
+    throw Error(error.kind(), channel.connection->peer() + " " + error.what());
+  }
+}
+
+void Communicator::Impl::check_progress(bool progress) {
+  const Clock::time_point now = Clock::now();
+  if (progress) {
+    last_progress_ = now;
+    warned_ = false;
+    return;
+  }
+  const auto stalled = now - last_progress_;
+  const auto seconds = [](auto duration) {
+    return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(duration).count());
+  };
+  if (stalled >= config_.timeout) {
+    throw Error(ErrorKind::kPeerFailure,
+                "no progress for " + seconds(config_.timeout) + " s (OMNICCL_TIMEOUT); waiting for " +
+                    join(awaited()) + "; look whether its process is stopped or its host cut off");
+  }
+  if (!warned_ && stalled >= config_.timeout / 3) {
+    warned_ = true;
+    if (config_.log) {
+      config_.log(LogLevel::kWarning, "no progress for " + seconds(stalled) + " s in the allreduce of " +
+                                          operation_name_ + "; waiting for " + join(awaited()));
+    }
+  }
+}
+
+// The peers whose contributions, results or reading this rank needs to go on.
+std::vector<std::string> Communicator::Impl::awaited() const {
+  const std::vector<std::uint32_t> missing = session_.missing();
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    const bool contribution = std::find(missing.begin(), missing.end(), ports_[i]->rank()) !=
+                              missing.end();
+    const bool unread = ports_[i]->connection().has_unsent();
+    if ((contribution && frames_pending_ == 0) || unread || !links_[i]->done()) {
+      names.push_back(links_[i]->connection().peer());
+    }
+  }
+  if (names.empty()) names.emplace_back("nobody known");
+  return names;
+}
+
+void Communicator::Impl::fail(const Error& cause) {
+  const bool relayed = dynamic_cast<const PeerAborted*>(&cause) != nullptr;
+  const std::string where = "rank " + std::to_string(config_.rank) + ", allreduce of " +
+                            (operation_name_.empty() ? "unnamed tensors" : operation_name_) + ": ";
+  failure_ = relayed ? Error(cause) : Error(cause.kind(), where + cause.what());
+  tell_peers(*failure_);
+  if (config_.log) config_.log(LogLevel::kWarning, failure_->what());
+  throw Error(*failure_);
+}
+
+// Sends each peer an abort message, for a bounded time. The connections stay open for reading: a
+// closed socket with unread data would take the message back.
+void Communicator::Impl::tell_peers(const Error& cause) noexcept {
+  try {
+    for (Channel& channel : channels_) {
+      channel.connection->drop_unstarted();
+      OutgoingFrame& frame = channel.connection->prepare();
+      encode_abort({cause.kind(), cause.what()}, frame.begin());
+      frame.finish(FrameKind::kAbort, {}, false);
+      channel.connection->submit();
+    }
+    const Deadline deadline = Clock::now() + kAbortTime;
+    for (Channel& channel : channels_) {
+      Poller writable;
+      writable.add(channel.connection->descriptor(), 0, true);
+      try {
+        channel.connection->flush();
+        while (channel.connection->has_unsent() && Clock::now() < deadline) {
+          writable.wait(deadline - Clock::now());
+          channel.connection->flush();
+        }
+      } catch (const Error&) {
+        continue;  // this peer is gone; the others still want to know
+      }
+    }
+  } catch (const std::exception& error) {
+    if (config_.log) config_.log(LogLevel::kWarning, std::string("no abort sent: ") + error.what());
+  }
+  // From here on nothing touches the tensors of the operation.
+  for (Channel& channel : channels_) channel.connection->close_sending();
+}
+
+Stats Communicator::Impl::stats() const {
+  Stats total = stats_;
+  for (const Channel& channel : channels_) {
+    const TrafficCounts traffic = channel.connection->traffic();
+    total.bytes_sent += traffic.bytes_sent;
+    total.bytes_received += traffic.bytes_received;
+    total.bytes_copied_send += traffic.bytes_copied_send;
+    total.bytes_copied_receive += traffic.bytes_copied_receive;
+  }
+  return total;
+}
+
+Communicator::Communicator(CommunicatorConfig config)
+    : impl_(std::make_unique<Impl>(std::move(config))) {}
+Communicator::~Communicator() = default;
+const Endpoint& Communicator::endpoint() const { return impl_->endpoint(); }
+void Communicator::connect(Span<const Endpoint> endpoints) { impl_->connect(endpoints); }
+void Communicator::allreduce(const Reduction& reduction) { impl_->allreduce(reduction); }
+Stats Communicator::stats() const { return impl_->stats(); }
+
+}  // namespace omniccl

@@ -1,0 +1,73 @@
+// The only code that turns raw bytes into values and back: fixed-width, little-endian, checked.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "base/error.h"
+#include "base/span.h"
+
+namespace omniccl {
+
+#if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "omniccl supports little-endian hosts only"
+#endif
+
+// Reads values one after the other; throws Error(kPeerFailure) past the end.
+class ByteReader {
+ public:
+  explicit ByteReader(ByteSpan bytes) : bytes_(bytes) {}
+
+  template <typename T>
+  T read() {
+    static_assert(std::is_arithmetic_v<T>);
+    T value;
+    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+    return value;
+  }
+  ByteSpan take(std::size_t size) {
+    if (size > bytes_.size() - offset_) {
+      throw Error(ErrorKind::kPeerFailure, "sent a malformed frame: it ends inside a field");
+    }
+    const ByteSpan part = bytes_.slice(offset_, size);
+    offset_ += size;
+    return part;
+  }
+  std::size_t remaining() const { return bytes_.size() - offset_; }
+  // Throws Error(kPeerFailure) unless everything was read.
+  void expect_end() const {
+    if (remaining() != 0) {
+      throw Error(ErrorKind::kPeerFailure, "sent a malformed frame: it has bytes after its last field");
+    }
+  }
+
+ private:
+  ByteSpan bytes_;
+  std::size_t offset_ = 0;
+};
+
+// Appends values to a vector.
+class ByteWriter {
+ public:
+  explicit ByteWriter(std::vector<std::byte>& out) : out_(out) {}
+
+  template <typename T>
+  void write(T value) {
+    static_assert(std::is_arithmetic_v<T>);
+    append({reinterpret_cast<const std::byte*>(&value), sizeof value});
+  }
+  void append(ByteSpan bytes) {
+    if (bytes.empty()) return;
+    const std::size_t end = out_.size();
+    out_.resize(end + bytes.size());
+    std::memcpy(out_.data() + end, bytes.data(), bytes.size());
+  }
+
+ private:
+  std::vector<std::byte>& out_;
+};
+
+}  // namespace omniccl

@@ -1,0 +1,35 @@
+// Where a rank can be reached: plain data of a fixed size, so that it can travel in a broadcast.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace omniccl {
+
+// One IP address and port. IPv4 takes the first 4 bytes of `ip`.
+struct SocketAddress {
+  std::uint8_t family = 0;         // 0 unused, 4 or 6
+  std::uint8_t prefix_length = 0;  // of the interface's network, in bits
+  std::uint16_t port = 0;
+  std::array<std::uint8_t, 16> ip{};
+  std::uint32_t scope_id = 0;  // IPv6 link-local only
+
+  bool is_loopback() const;
+  std::string to_string() const;  // "10.0.0.1:4711", "[::1]:4711"
+};
+
+struct Endpoint {
+  static constexpr std::size_t kMaxAddresses = 16;
+
+  // Boot id and network-namespace inode: equal on two ranks that share a loopback interface.
+  std::array<std::uint8_t, 32> host_identity{};
+  std::array<SocketAddress, kMaxAddresses> addresses{};  // in order of preference; unused ones last
+};
+
+// The addresses of `peer` in the order in which `local` should try them: loopback only (and first)
+// where the host identity is equal, then those on a common subnet, then the rest.
+std::vector<SocketAddress> candidate_addresses(const Endpoint& local, const Endpoint& peer);
+
+}  // namespace omniccl

@@ -1,0 +1,174 @@
+// Several ranks in one process against the plain sum, bit for bit.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <tuple>
+
+#include "support/ranks.h"
+#include "support/reference.h"
+
+namespace omniccl::testing {
+namespace {
+
+template <typename T>
+struct Job {
+  std::uint32_t size;
+  std::vector<std::size_t> tensors;  // elements of each
+  std::uint32_t block = 256;
+  double density = 0.3;
+  double prescale = 1.0;
+  double postscale = 1.0;
+};
+
+template <typename T>
+TensorView view(const std::vector<T>& input, std::vector<T>& output, std::uint32_t block) {
+  return {reinterpret_cast<const std::byte*>(input.data()),
+          reinterpret_cast<std::byte*>(output.data()), input.size(), block};
+}
+
+// Runs `repeats` operations of `job` over `ranks` and compares each result with the reference.
+template <typename T>
+void expect_reference(Ranks& ranks, const Job<T>& job, std::uint64_t seed, int repeats = 2) {
+  std::mt19937_64 random(seed);
+  for (int repeat = 0; repeat < repeats; ++repeat) {
+    // [tensor][rank]
+    std::vector<std::vector<std::vector<T>>> inputs(job.tensors.size());
+    std::vector<std::vector<std::vector<T>>> outputs(job.tensors.size());
+    for (std::size_t t = 0; t < job.tensors.size(); ++t) {
+      for (std::uint32_t rank = 0; rank < job.size; ++rank) {
+        inputs[t].push_back(random_blocks<T>(job.tensors[t], job.block, job.density, random));
+        outputs[t].push_back(random_blocks<T>(job.tensors[t], job.block, 1.0, random));
+      }
+    }
+    const auto errors = ranks.run([&](std::uint32_t rank, Communicator& communicator) {
+      std::vector<TensorView> views;
+      for (std::size_t t = 0; t < job.tensors.size(); ++t) {
+        views.push_back(view(inputs[t][rank], outputs[t][rank], job.block));
+      }
+      Reduction reduction;
+      reduction.dtype = dtype_of<T>();
+      reduction.prescale = job.prescale;
+      reduction.postscale = job.postscale;
+      reduction.tensors = views;
+      reduction.name = "test";
+      communicator.allreduce(reduction);
+    });
+    for (const std::string& error : errors) ASSERT_EQ(error, "");
+    for (std::size_t t = 0; t < job.tensors.size(); ++t) {
+      const std::vector<T> expected = reference_sum(inputs[t], job.prescale, job.postscale);
+      for (std::uint32_t rank = 0; rank < job.size; ++rank) {
+        ASSERT_TRUE(same_bits(outputs[t][rank], expected))
+            << "tensor " << t << " of " << job.tensors[t] << " elements, rank " << rank;
+      }
+    }
+  }
+}
+
+void expect_connected(Ranks& ranks) {
+  for (const std::string& error : ranks.connect()) ASSERT_EQ(error, "");
+}
+
+class Allreduce : public ::testing::TestWithParam<std::uint32_t> {};
+
+TEST_P(Allreduce, SumsEveryDtypeAtEveryDensity) {
+  Ranks ranks(GetParam());
+  expect_connected(ranks);
+  for (const double density : {0.0, 0.01, 0.5, 1.0}) {
+    const std::vector<std::size_t> tensors{0, 1, 255, 256, 257, 100'000};
+    expect_reference<float>(ranks, {GetParam(), tensors, 256, density}, 1);
+    expect_reference<double>(ranks, {GetParam(), tensors, 256, density}, 2);
+    expect_reference<Float16>(ranks, {GetParam(), tensors, 256, density}, 3);
+    expect_reference<std::int32_t>(ranks, {GetParam(), tensors, 256, density}, 4);
+    expect_reference<std::int64_t>(ranks, {GetParam(), tensors, 256, density}, 5);
+  }
+}
+
+TEST_P(Allreduce, ScalesContributionsAndResults) {
+  Ranks ranks(GetParam());
+  expect_connected(ranks);
+  const double average = 1.0 / GetParam();
+  expect_reference<float>(ranks, {GetParam(), {70'001}, 256, 0.4, 0.3, average}, 6);
+  expect_reference<double>(ranks, {GetParam(), {70'001}, 256, 0.4, 3.7, average}, 7);
+  expect_reference<Float16>(ranks, {GetParam(), {70'001}, 256, 0.4, 0.5, average}, 8);
+  // Small integers, as their sum times the factor has to fit.
+  std::vector<std::vector<std::int32_t>> unused;
+  expect_reference<std::int64_t>(ranks, {GetParam(), {70'001}, 256, 0.4, 1.0, 0.25}, 9);
+}
+
+TEST_P(Allreduce, TakesAnyBlockSize) {
+  Ranks ranks(GetParam());
+  expect_connected(ranks);
+  for (const std::uint32_t block : {1U, 16U, 33U, 4096U, 16'384U}) {
+    expect_reference<float>(ranks, {GetParam(), {3, 50'000, 7}, block, 0.2}, block);
+  }
+}
+
+TEST_P(Allreduce, FusesManySmallTensors) {
+  Ranks ranks(GetParam());
+  expect_connected(ranks);
+  std::vector<std::size_t> tensors;
+  for (std::size_t i = 0; i < 1500; ++i) tensors.push_back(i % 61);
+  expect_reference<float>(ranks, {GetParam(), tensors, 16, 0.5}, 10);
+}
+
+TEST_P(Allreduce, WorksInPlace) {
+  Ranks ranks(GetParam());
+  expect_connected(ranks);
+  std::mt19937_64 random(11);
+  std::vector<std::vector<float>> inputs;
+  for (std::uint32_t rank = 0; rank < GetParam(); ++rank) {
+    inputs.push_back(random_blocks<float>(300'000, 256, 0.3, random));
+  }
+  std::vector<std::vector<float>> buffers = inputs;
+  const auto errors = ranks.run([&](std::uint32_t rank, Communicator& communicator) {
+    const std::vector<TensorView> views{view(buffers[rank], buffers[rank], 256)};
+    Reduction reduction;
+    reduction.postscale = 0.5;
+    reduction.tensors = views;
+    communicator.allreduce(reduction);
+  });
+  for (const std::string& error : errors) ASSERT_EQ(error, "");
+  const auto expected = reference_sum(inputs, 1.0, 0.5);
+  for (const auto& buffer : buffers) EXPECT_TRUE(same_bits(buffer, expected));
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, Allreduce, ::testing::Values(1U, 2U, 3U, 4U, 7U));
+
+// All kernels, small slot memory (many turns, full windows and rings) and no payload checksum give
+// the same bits.
+TEST(AllreduceSettings, DoNotChangeTheBits) {
+  for (const KernelTable* kernels : available_kernels()) {
+    for (const std::uint64_t slot_memory : {std::uint64_t{3 * 4096}, std::uint64_t{0}}) {
+      CommunicatorConfig config;
+      config.kernels = kernels;
+      config.slot_memory_bytes = slot_memory;
+      config.payload_checksum = slot_memory == 0;
+      Ranks ranks(3, config);
+      expect_connected(ranks);
+      expect_reference<float>(ranks, {3, {200'000, 5}, 256, 0.6}, 12);
+      expect_reference<Float16>(ranks, {3, {200'000, 5}, 256, 0.6, 0.7, 0.3}, 13);
+    }
+  }
+}
+
+TEST(AllreduceMemory, RefusesABlockThatDoesNotFitAndGoesOn) {
+  CommunicatorConfig config;
+  config.slot_memory_bytes = 2 * 1024;
+  Ranks ranks(2, config);
+  expect_connected(ranks);
+  std::vector<float> buffer(4096);
+  const auto errors = ranks.run([&](std::uint32_t, Communicator& communicator) {
+    std::vector<float> output(buffer.size());
+    const std::vector<TensorView> views{view(buffer, output, 256)};
+    Reduction reduction;
+    reduction.tensors = views;
+    communicator.allreduce(reduction);
+  });
+  for (const std::string& error : errors) {
+    EXPECT_NE(error.find("OMNICCL_SLOT_MEMORY to at least 4096"), std::string::npos) << error;
+  }
+  expect_reference<float>(ranks, {2, {4096}, 64, 0.5}, 14);
+}
+
+}  // namespace
+}  // namespace omniccl::testing
