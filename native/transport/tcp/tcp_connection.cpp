@@ -18,6 +18,7 @@ constexpr std::size_t kStagingBytes = 32 * 1024;
 static_assert(kStagingBytes >= 2 * (kFramePrefixBytes + kMaxHeadBytes));
 // After a frame as large as this, only the next head is staged: staging more would copy payload.
 constexpr std::uint64_t kLargeFrameBytes = 16 * 1024;
+constexpr std::size_t kUsualHeadBytes = 128;
 // Bytes taken from one connection before the others get a turn.
 constexpr std::uint64_t kReceiveBudget = 1024 * 1024;
 constexpr std::size_t kMaxPieces = IOV_MAX;
@@ -37,7 +38,9 @@ TcpConnection::TcpConnection(UniqueFd socket, std::string peer, std::uint64_t ma
     : socket_(std::move(socket)),
       peer_(std::move(peer)),
       max_payload_bytes_(max_payload_bytes),
-      staging_(kStagingBytes) {
+      staging_(kStagingBytes),
+      last_frame_bytes_(kLargeFrameBytes),
+      last_head_bytes_(kUsualHeadBytes) {
   traffic_.bytes_sent = handshake_sent;
   traffic_.bytes_received = handshake_received;
 }

@@ -63,8 +63,9 @@ class TcpConnection final : public Connection {
   std::size_t payload_offset_ = 0;  // bytes of it that are there
   std::uint32_t payload_checksum_ = 0;
   bool check_payload_ = false;
-  std::uint64_t last_frame_bytes_ = 0;
-  std::size_t last_head_bytes_ = 0;
+  // Of the last frame; at first those of a large one, so that it is not copied.
+  std::uint64_t last_frame_bytes_;
+  std::size_t last_head_bytes_;
 };
 
 }  // namespace omniccl

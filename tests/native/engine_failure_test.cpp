@@ -1,0 +1,156 @@
+// A peer that goes, freezes, or is not ours: every other rank gets a clear error within its time.
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "support/ranks.h"
+#include "support/reference.h"
+
+namespace omniccl::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// For a thread to be scheduled on a loaded machine.
+constexpr milliseconds kAllowance{5'000};
+
+CommunicatorConfig impatient() {
+  CommunicatorConfig config;
+  config.timeout = milliseconds{600};
+  config.connect_timeout = milliseconds{1'000};
+  return config;
+}
+
+void reduce_ones(Communicator& communicator, std::size_t elements) {
+  const std::vector<float> input(elements, 1.0F);
+  std::vector<float> output(elements);
+  const std::vector<TensorView> views{{reinterpret_cast<const std::byte*>(input.data()),
+                                       reinterpret_cast<std::byte*>(output.data()), elements, 256}};
+  Reduction reduction;
+  reduction.tensors = views;
+  reduction.name = "ones";
+  communicator.allreduce(reduction);
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(Failure, OfAPeerThatClosesNamesIt) {
+  Ranks ranks(3, impatient());
+  for (const std::string& error : ranks.connect()) ASSERT_EQ(error, "");
+  const auto begin = steady_clock::now();
+  const auto errors = on_each_rank(3, [&](std::uint32_t rank) {
+    if (rank == 2) {
+      ranks.owner(2).reset();
+    } else {
+      reduce_ones(ranks[rank], 1'000'000);
+    }
+  });
+  EXPECT_LT(steady_clock::now() - begin, kAllowance);
+  EXPECT_TRUE(contains(errors[0], "rank 2") && contains(errors[0], "ones")) << errors[0];
+  EXPECT_TRUE(contains(errors[1], "rank 2") && contains(errors[1], "ones")) << errors[1];
+}
+
+TEST(Failure, OfAPeerThatTakesNoPartIsFoundAfterTheTimeout) {
+  std::vector<std::string> warnings;
+  CommunicatorConfig config = impatient();
+  Ranks ranks(3, config);
+  for (const std::string& error : ranks.connect()) ASSERT_EQ(error, "");
+  const auto begin = steady_clock::now();
+  const auto errors = on_each_rank(3, [&](std::uint32_t rank) {
+    if (rank != 1) reduce_ones(ranks[rank], 1'000'000);
+  });
+  const auto took = steady_clock::now() - begin;
+  EXPECT_GE(took, config.timeout);
+  EXPECT_LT(took, config.timeout + kAllowance);
+  for (const std::uint32_t rank : {0U, 2U}) {
+    EXPECT_TRUE(contains(errors[rank], "rank 1") && contains(errors[rank], "OMNICCL_TIMEOUT"))
+        << errors[rank];
+  }
+}
+
+TEST(Failure, IsFinal) {
+  Ranks ranks(2, impatient());
+  for (const std::string& error : ranks.connect()) ASSERT_EQ(error, "");
+  ranks.owner(1).reset();
+  std::string first;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    const auto errors = on_each_rank(2, [&](std::uint32_t rank) {
+      if (rank == 0) reduce_ones(ranks[0], 1000);
+    });
+    ASSERT_NE(errors[0], "");
+    if (first.empty()) first = errors[0];
+    EXPECT_EQ(errors[0], first);
+  }
+}
+
+TEST(Failure, OfDifferentTensorsReachesEveryRank) {
+  Ranks ranks(3, impatient());
+  for (const std::string& error : ranks.connect()) ASSERT_EQ(error, "");
+  const auto errors = ranks.run([&](std::uint32_t rank, Communicator& communicator) {
+    reduce_ones(communicator, rank == 1 ? 999 : 1000);
+  });
+  for (const std::string& error : errors) {
+    EXPECT_TRUE(contains(error, "different tensors") && contains(error, "999 elements") &&
+                contains(error, "1000 elements"))
+        << error;
+  }
+}
+
+TEST(Connect, NamesTheRankThatIsMissing) {
+  Ranks ranks(3, impatient());
+  const auto begin = steady_clock::now();
+  const auto errors = on_each_rank(3, [&](std::uint32_t rank) {
+    if (rank != 2) ranks[rank].connect(ranks.endpoints());
+  });
+  EXPECT_LT(steady_clock::now() - begin, impatient().connect_timeout + kAllowance);
+  EXPECT_TRUE(contains(errors[0], "rank 2")) << errors[0];
+  EXPECT_TRUE(contains(errors[1], "rank 2")) << errors[1];
+}
+
+TEST(Connect, RefusesAnotherKey) {
+  CommunicatorConfig config = impatient();
+  config.size = 2;
+  config.loopback_only = true;
+  config.credentials = SessionCredentials::random();
+  Communicator first(config);
+  config.rank = 1;
+  config.credentials.key[0] ^= 1;
+  Communicator second(config);
+  const std::vector<Endpoint> endpoints{first.endpoint(), second.endpoint()};
+  const auto errors = on_each_rank(
+      2, [&](std::uint32_t rank) { (rank == 0 ? first : second).connect(endpoints); });
+  EXPECT_TRUE(contains(errors[0], "key") || contains(errors[1], "key")) << errors[0] << errors[1];
+  EXPECT_NE(errors[0], "");
+  EXPECT_NE(errors[1], "");
+}
+
+TEST(Connect, RefusesAnotherSessionOrSize) {
+  for (const bool other_size : {false, true}) {
+    CommunicatorConfig config = impatient();
+    config.size = 2;
+    config.loopback_only = true;
+    config.credentials = SessionCredentials::random();
+    Communicator first(config);
+    config.rank = 1;
+    if (other_size) {
+      config.size = 3;
+    } else {
+      config.credentials.session_id[0] ^= 1;
+    }
+    Communicator second(config);
+    std::vector<Endpoint> endpoints{first.endpoint(), second.endpoint()};
+    const auto errors = on_each_rank(2, [&](std::uint32_t rank) {
+      std::vector<Endpoint> own = endpoints;
+      if (rank == 1 && other_size) own.push_back(endpoints[0]);
+      (rank == 0 ? first : second).connect(own);
+    });
+    EXPECT_NE(errors[0], "");
+    EXPECT_NE(errors[1], "");
+  }
+}
+
+}  // namespace
+}  // namespace omniccl::testing
