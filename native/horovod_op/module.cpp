@@ -1,0 +1,132 @@
+// The Python module _horovod_adapter: translation and nothing more.
+#include <pybind11/chrono.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "attach.h"
+#include "base/error.h"
+#include "hook.h"
+#include "tensor_tag.h"
+
+namespace py = pybind11;
+
+namespace omniccl::horovod_op {
+namespace {
+
+double seconds(Nanoseconds duration) { return std::chrono::duration<double>(duration).count(); }
+
+Intercept intercept_from(const std::string& name) {
+  if (name == "off") return Intercept::kOff;
+  if (name == "tagged") return Intercept::kTagged;
+  throw Error(ErrorKind::kInvalidArgument, "unknown interception mode '" + name + "'");
+}
+
+py::list attach_from_python(const std::string& library_path, const std::string& intercept,
+                            std::uint32_t block_elements, std::uint64_t slot_memory_bytes,
+                            bool payload_checksum, double timeout_seconds,
+                            double connect_timeout_seconds, const std::string& kernels,
+                            const std::string& package_version) {
+  Settings settings;
+  settings.intercept = intercept_from(intercept);
+  settings.block_elements = block_elements;
+  settings.slot_memory_bytes = slot_memory_bytes;
+  settings.payload_checksum = payload_checksum;
+  settings.timeout = Milliseconds(static_cast<std::int64_t>(timeout_seconds * 1000.0));
+  settings.connect_timeout =
+      Milliseconds(static_cast<std::int64_t>(connect_timeout_seconds * 1000.0));
+  settings.kernels = kernels;
+  settings.package_version = package_version;
+
+  // The background thread reads the settings without a lock from the first hooked call on.
+  static std::once_flag configured;
+  std::call_once(configured, [&] { Hook::instance().configure(settings); });
+
+  py::list report;
+  for (const AttachResult& result : attach(library_path)) {
+    py::dict entry;
+    entry["class_name"] = result.class_name;
+    entry["attached"] = result.attached;
+    entry["reason"] = result.reason;
+    report.append(entry);
+  }
+  return report;
+}
+
+py::dict stats_for_python() {
+  const TotalsSnapshot totals = Hook::instance().totals().snapshot();
+  const Stats& stats = totals.stats;
+  py::dict result;
+  result["operations"] = stats.operations;
+  result["tensors"] = stats.tensors;
+  result["bytes_reduced"] = stats.bytes_reduced;
+  result["dense_bytes"] = stats.dense_bytes;
+  result["bytes_sent"] = stats.bytes_sent;
+  result["bytes_received"] = stats.bytes_received;
+  result["blocks"] = stats.blocks;
+  result["nonzero_blocks"] = stats.nonzero_blocks;
+  result["bytes_copied_send"] = stats.bytes_copied_send;
+  result["bytes_copied_receive"] = stats.bytes_copied_receive;
+  result["scan_seconds"] = seconds(stats.scan_time);
+  result["wait_seconds"] = seconds(stats.wait_time);
+  result["decode_seconds"] = seconds(stats.decode_time);
+  result["passed_on"] = totals.passed_on;
+  return result;
+}
+
+// What the headers were compiled with, for the second guard.
+py::dict build_info() {
+  std::map<std::string, bool> features;
+#ifdef HAVE_MPI
+  features["mpi"] = true;
+#else
+  features["mpi"] = false;
+#endif
+#ifdef HAVE_GLOO
+  features["gloo"] = true;
+#else
+  features["gloo"] = false;
+#endif
+#ifdef HAVE_CCL
+  features["ccl"] = true;
+#else
+  features["ccl"] = false;
+#endif
+  py::dict info;
+  info["horovod_version"] = OMNICCL_HOROVOD_VERSION;
+  info["features"] = features;
+  return info;
+}
+
+// None for a name that is not ours, -1 for a malformed tag, else the block size.
+py::object tag_of(const std::string& tensor_name) {
+  const TensorTag tag = read_tag(tensor_name);
+  switch (tag.kind) {
+    case TensorTag::Kind::kNone:
+      return py::none();
+    case TensorTag::Kind::kMalformed:
+      return py::int_(-1);
+    case TensorTag::Kind::kBlock:
+      break;
+  }
+  return py::int_(tag.block_elements);
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_horovod_adapter, module) {
+  module.doc() = "The hook of hvd_omniccl in Horovod's CPU allreduce.";
+  module.def("attach", &attach_from_python, py::arg("library_path"), py::kw_only(),
+             py::arg("intercept"), py::arg("block_elements"), py::arg("slot_memory_bytes"),
+             py::arg("payload_checksum"), py::arg("timeout_seconds"),
+             py::arg("connect_timeout_seconds"), py::arg("kernels"), py::arg("package_version"));
+  module.def("stats", &stats_for_python);
+  module.def("build_info", &build_info);
+  module.def("tag_of", &tag_of, py::arg("tensor_name"));
+}
+
+}  // namespace omniccl::horovod_op

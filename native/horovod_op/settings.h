@@ -1,0 +1,27 @@
+// What the Python side decided (hvd_omniccl/config.py), as plain data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/clock.h"
+
+namespace omniccl::horovod_op {
+
+enum class Intercept : std::uint8_t {
+  kOff = 0,     // everything to the stock operation
+  kTagged = 1,  // the tensors that carry our tag
+};
+
+struct Settings {
+  Intercept intercept = Intercept::kTagged;
+  std::uint32_t block_elements = 0;  // overrides the tag's block size; 0 for none
+  std::uint64_t slot_memory_bytes = 0;
+  bool payload_checksum = true;
+  Milliseconds timeout{30'000};
+  Milliseconds connect_timeout{10'000};
+  std::string kernels = "auto";
+  std::string package_version;
+};
+
+}  // namespace omniccl::horovod_op

@@ -1,0 +1,37 @@
+#include "totals.h"
+
+namespace omniccl::horovod_op {
+
+void Totals::update(std::uint64_t id, const Stats& stats) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  live_[id] = stats;
+}
+
+void Totals::retire(std::uint64_t id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = live_.find(id);
+  if (found == live_.end()) return;
+  retired_ += found->second;
+  live_.erase(found);
+}
+
+void Totals::count_passed_on(const std::string& reason) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++passed_on_[reason];
+}
+
+TotalsSnapshot Totals::snapshot() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  TotalsSnapshot result{retired_, passed_on_};
+  for (const auto& [id, stats] : live_) result.stats += stats;
+  return result;
+}
+
+void Totals::after_fork_in_child() {
+  retired_ = Stats();
+  live_.clear();
+  passed_on_.clear();
+  mutex_.unlock();
+}
+
+}  // namespace omniccl::horovod_op

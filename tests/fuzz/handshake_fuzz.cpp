@@ -1,0 +1,34 @@
+// Both ends of the handshake, fed with what a stranger may send. Nobody without the key gets through.
+#include <vector>
+
+#include "base/error.h"
+#include "protocol/handshake.h"
+
+namespace {
+
+template <typename Handshake>
+void feed(Handshake& handshake, omniccl::ByteSpan bytes) {
+  try {
+    while (handshake.expected() != 0 && bytes.size() >= handshake.expected()) {
+      const std::size_t size = handshake.expected();
+      handshake.feed(bytes.slice(0, size));
+      bytes = bytes.slice(size, bytes.size() - size);
+    }
+  } catch (const omniccl::Error&) {
+    return;
+  }
+  if (handshake.expected() == 0) __builtin_trap();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace omniccl;
+  static const SessionCredentials credentials = SessionCredentials::random();
+  const ByteSpan bytes(reinterpret_cast<const std::byte*>(data), size);
+  ShardHandshake shard(credentials, 0, 4);
+  feed(shard, bytes);
+  WorkerHandshake worker(credentials, {1, 0, 4});
+  feed(worker, bytes);
+  return 0;
+}
