@@ -13,10 +13,10 @@ class ByteRing {
  public:
   // Pieces of at most P bytes always fit while at most `capacity` - P bytes are out: less than P
   // bytes at the end stay unused when a piece goes to the beginning.
-  explicit ByteRing(std::size_t capacity)
-      : buffer_(new std::byte[capacity]), capacity_(capacity) {}
+  explicit ByteRing(std::size_t capacity) : buffer_(new std::byte[capacity]), capacity_(capacity) {}
 
-  // Room for `size` bytes after the last piece; an empty span with a null data() when there is none.
+  // Room for `size` bytes after the last piece; an empty span with a null data() when there is
+  // none.
   MutableByteSpan take(std::size_t size) {
     std::size_t offset = 0;
     if (!pieces_.empty()) {

@@ -103,9 +103,9 @@ void Session::check_match() const {
   for (std::uint32_t rank = 1; rank < queues_.size(); ++rank) {
     const ContributionMessage& other = queues_[rank].entries.front().message;
     if (match(first, other)) continue;
-    throw Error(ErrorKind::kInvalidArgument,
-                "the ranks reduce different tensors: rank 0 has " + describe(first) + "; rank " +
-                    std::to_string(rank) + " has " + describe(other));
+    throw Error(ErrorKind::kInvalidArgument, "the ranks reduce different tensors: rank 0 has " +
+                                                 describe(first) + "; rank " +
+                                                 std::to_string(rank) + " has " + describe(other));
   }
 }
 

@@ -2,12 +2,12 @@
 // soon as every rank's is there. Pure state, fed by whoever owns the connections.
 //
 // All ranks send their chunks of a shard in the same order, so each rank's contributions form a
-// queue, and the heads of the queues are the chunk to sum next. A contribution waits in a ring of its
-// rank's (slot memory) whose size the sender's window respects. The sums go to a ring of their own
-// until they are sent; while that is full, no further chunk is summed.
+// queue, and the heads of the queues are the chunk to sum next. A contribution waits in a ring of
+// its rank's (slot memory) whose size the sender's window respects. The sums go to a ring of their
+// own until they are sent; while that is full, no further chunk is summed.
 //
-// Waiting for the last contribution and then summing all ranks in one pass over registers reads each
-// byte once; adding each as it comes would write and read the partial sums N - 1 times.
+// Waiting for the last contribution and then summing all ranks in one pass over registers reads
+// each byte once; adding each as it comes would write and read the partial sums N - 1 times.
 #pragma once
 
 #include <cstddef>
@@ -34,10 +34,10 @@ struct ChunkSum {
   std::uint32_t blocks = 0;
   std::size_t element_size = 0;
   Span<const BlockSegment> segments;
-  ByteSpan united;                              // blocks that any rank has
+  ByteSpan united;                                // blocks that any rank has
   std::vector<std::vector<std::byte>> exclusive;  // [rank]: blocks that only this rank has
-  ByteSpan sums;                                // the blocks of `united`, in order
-  std::uint64_t ticket = 0;                     // for release()
+  ByteSpan sums;                                  // the blocks of `united`, in order
+  std::uint64_t ticket = 0;                       // for release()
 };
 
 class Session {

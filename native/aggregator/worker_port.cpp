@@ -24,23 +24,23 @@ void list_runs(const ChunkSum& sum, ByteSpan exclusive, std::vector<iovec>& runs
     }
   };
   for_each_run(sum.blocks, sum.united, [&](std::size_t first, std::size_t count) {
-    cursor.visit([&](std::size_t i) -> const BlockSegment& { return sum.segments[i]; }, first, count,
-                 [&](std::size_t index, std::uint32_t in_segment, std::uint32_t part) {
-                   const BlockSegment& segment = sum.segments[index];
-                   for (std::uint32_t i = 0; i < part; ++i, ++first) {
-                     const std::size_t bytes =
-                         segment.elements_of(in_segment + i, 1) * sum.element_size;
-                     if (!test_bit(exclusive, first)) add(bytes);
-                     offset += bytes;
-                   }
-                 });
+    cursor.visit(
+        [&](std::size_t i) -> const BlockSegment& { return sum.segments[i]; }, first, count,
+        [&](std::size_t index, std::uint32_t in_segment, std::uint32_t part) {
+          const BlockSegment& segment = sum.segments[index];
+          for (std::uint32_t i = 0; i < part; ++i, ++first) {
+            const std::size_t bytes = segment.elements_of(in_segment + i, 1) * sum.element_size;
+            if (!test_bit(exclusive, first)) add(bytes);
+            offset += bytes;
+          }
+        });
   });
 }
 
 }  // namespace
 
-WorkerPort::WorkerPort(std::uint32_t rank, std::unique_ptr<Connection> connection,
-                       Session& session, std::uint64_t max_chunk_bytes)
+WorkerPort::WorkerPort(std::uint32_t rank, std::unique_ptr<Connection> connection, Session& session,
+                       std::uint64_t max_chunk_bytes)
     : rank_(rank),
       connection_(std::move(connection)),
       session_(session),

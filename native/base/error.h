@@ -9,7 +9,8 @@ namespace omniccl {
 
 // The values are wire values (docs/protocol.md, "abort"); never renumber.
 enum class ErrorKind {
-  kPeerFailure,      // a peer died, went silent, or sent bytes that fail the checks; retry after re-init
+  kPeerFailure,      // a peer died, went silent, or sent bytes that fail the checks; retry after
+                     // re-init
   kPrecondition,     // a setting, secret or version is wrong; a person has to change something
   kInvalidArgument,  // the caller passed something impossible
   kSystem,           // the operating system refused a resource

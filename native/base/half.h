@@ -1,4 +1,5 @@
-// IEEE 754 binary16 <-> binary32, round to nearest even. The reference that every kernel must equal.
+// IEEE 754 binary16 <-> binary32, round to nearest even. The reference that every kernel must
+// equal.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,7 @@ inline Float16 float_to_half(float value) {
   const std::uint32_t bits = float_to_bits(value);
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000U);
   const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
-  if (magnitude > 0x7F800000U) return {static_cast<std::uint16_t>(sign | 0x7E00U)};  // NaN
+  if (magnitude > 0x7F800000U) return {static_cast<std::uint16_t>(sign | 0x7E00U)};   // NaN
   if (magnitude >= 0x477FF000U) return {static_cast<std::uint16_t>(sign | 0x7C00U)};  // >= 65520
   if (magnitude < 0x38800000U) {
     // Subnormal or zero in half: let the float adder round at bit 2^-24.

@@ -10,12 +10,12 @@ namespace omniccl {
 struct Stats {
   std::uint64_t operations = 0;
   std::uint64_t tensors = 0;
-  std::uint64_t bytes_reduced = 0;   // size of the tensors taken
-  std::uint64_t dense_bytes = 0;     // what a ring allreduce sends for them: 2 S (N-1)/N
-  std::uint64_t bytes_sent = 0;      // to peers, every byte handed to the kernel, handshakes included
+  std::uint64_t bytes_reduced = 0;  // size of the tensors taken
+  std::uint64_t dense_bytes = 0;    // what a ring allreduce sends for them: 2 S (N-1)/N
+  std::uint64_t bytes_sent = 0;  // to peers, every byte handed to the kernel, handshakes included
   std::uint64_t bytes_received = 0;  // from peers, likewise
   std::uint64_t blocks = 0;
-  std::uint64_t nonzero_blocks = 0;  // of them, at this rank
+  std::uint64_t nonzero_blocks = 0;        // of them, at this rank
   std::uint64_t bytes_copied_send = 0;     // payload copied in user space on its way out
   std::uint64_t bytes_copied_receive = 0;  // likewise on its way in
   Nanoseconds scan_time{0};    // zero test, checksum and gather list of this rank's blocks

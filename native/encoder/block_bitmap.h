@@ -36,7 +36,8 @@ void for_each_run_in_words(std::size_t blocks, WordAt&& word_at, Visit&& visit) 
     while (bits != 0) {
       const auto start = static_cast<std::size_t>(__builtin_ctzll(bits));
       const std::uint64_t ones = ~(bits >> start);
-      const std::size_t length = ones == 0 ? 64 - start : static_cast<std::size_t>(__builtin_ctzll(ones));
+      const std::size_t length =
+          ones == 0 ? 64 - start : static_cast<std::size_t>(__builtin_ctzll(ones));
       if (run_count != 0 && run_first + run_count == base + start) {
         run_count += length;
       } else {

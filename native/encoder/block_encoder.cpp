@@ -25,18 +25,17 @@ void encode(const Chunk& chunk, std::size_t element_size, const KernelTable& ker
   SegmentCursor cursor;
   const auto segment_at = [&](std::size_t i) -> const BlockSegment& { return encoded.segments[i]; };
   for_each_run(chunk.blocks, encoded.bitmap, [&](std::size_t first, std::size_t count) {
-    cursor.visit(segment_at, first, count,
-                 [&](std::size_t index, std::uint32_t offset, std::uint32_t blocks) {
-                   const ChunkSegment& segment = chunk.segments[index];
-                   const std::byte* begin =
-                       segment.input +
-                       std::size_t{offset} * segment.shape.block_elements * element_size;
-                   const std::size_t bytes =
-                       segment.shape.elements_of(offset, blocks) * element_size;
-                   // iovec has no const; the runs are only read.
-                   encoded.runs.push_back({const_cast<std::byte*>(begin), bytes});
-                   encoded.payload_bytes += bytes;
-                 });
+    cursor.visit(
+        segment_at, first, count,
+        [&](std::size_t index, std::uint32_t offset, std::uint32_t blocks) {
+          const ChunkSegment& segment = chunk.segments[index];
+          const std::byte* begin =
+              segment.input + std::size_t{offset} * segment.shape.block_elements * element_size;
+          const std::size_t bytes = segment.shape.elements_of(offset, blocks) * element_size;
+          // iovec has no const; the runs are only read.
+          encoded.runs.push_back({const_cast<std::byte*>(begin), bytes});
+          encoded.payload_bytes += bytes;
+        });
   });
 }
 

@@ -15,8 +15,8 @@ const std::byte* BlockReducer::Reader::take(std::size_t bytes) {
 }
 
 void BlockReducer::reduce(DataType dtype, Span<const Contribution> contributions,
-                          Span<const BlockSegment> segments, ByteSpan union_bitmap,
-                          double prescale, MutableByteSpan destination) {
+                          Span<const BlockSegment> segments, ByteSpan union_bitmap, double prescale,
+                          MutableByteSpan destination) {
   const ReduceKernel kernel = kernels_.reduce(dtype);
   const std::size_t element_size = size_of(dtype);
   readers_.clear();

@@ -1,4 +1,5 @@
-// How the blocks of a chunk are cut: a run of blocks of equal length, the last of which may be short.
+// How the blocks of a chunk are cut: a run of blocks of equal length, the last of which may be
+// short.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +33,8 @@ struct BlockSegment {
 class SegmentCursor {
  public:
   // Splits the blocks [first, first + count) at the segment borders and calls
-  // `visit(segment_index, first_block_in_segment, block_count)` for each part; `segment_at(i)` gives
-  // segment i. `first` must not be below that of the call before.
+  // `visit(segment_index, first_block_in_segment, block_count)` for each part; `segment_at(i)`
+  // gives segment i. `first` must not be below that of the call before.
   template <typename SegmentAt, typename Visit>
   void visit(SegmentAt&& segment_at, std::size_t first, std::size_t count, Visit&& visit) {
     while (count != 0) {

@@ -44,7 +44,8 @@ ChunkPlan::Position ChunkPlan::advance(Position start, std::uint32_t& blocks,
     const TensorView& tensor = tensors_[at.tensor];
     const std::uint64_t block_bytes = std::uint64_t{tensor.block_elements} * element_size_;
     const std::uint64_t rest = (tensor.elements - at.element - 1) / tensor.block_elements + 1;
-    const std::uint64_t room = bytes < limits_.max_bytes ? (limits_.max_bytes - bytes) / block_bytes : 0;
+    const std::uint64_t room =
+        bytes < limits_.max_bytes ? (limits_.max_bytes - bytes) / block_bytes : 0;
     std::uint64_t take = std::min({rest, room, std::uint64_t{limits_.max_blocks - blocks}});
     if (take == 0 && blocks == 0) take = 1;  // a chunk holds at least one block, however large
     if (take == 0) break;

@@ -1,6 +1,6 @@
-// Cuts the tensors of an operation into chunks. Every tensor begins a new block; a chunk is a run of
-// consecutive blocks, over several small tensors or within a large one. The cut depends only on the
-// element counts, block sizes and limits, so that every rank comes to the same one.
+// Cuts the tensors of an operation into chunks. Every tensor begins a new block; a chunk is a run
+// of consecutive blocks, over several small tensors or within a large one. The cut depends only on
+// the element counts, block sizes and limits, so that every rank comes to the same one.
 #pragma once
 
 #include <cstddef>
@@ -52,8 +52,8 @@ class ChunkPlan {
     std::size_t tensor = 0;
     std::uint64_t element = 0;
   };
-  // Appends to `segments` (when not null) what the chunk at `start` takes, and returns where the next
-  // one starts.
+  // Appends to `segments` (when not null) what the chunk at `start` takes, and returns where the
+  // next one starts.
   Position advance(Position start, std::uint32_t& blocks,
                    std::vector<ChunkSegment>* segments) const;
 

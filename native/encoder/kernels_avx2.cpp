@@ -30,7 +30,8 @@ inline __m256i load(const std::byte* data) {
 
 inline bool is_zero(const std::byte* data, std::size_t size) {
   constexpr std::size_t kVector = sizeof(__m256i);
-  constexpr std::size_t kGroup = 4 * kVector;  // one test a group: cheap, and dense blocks end early
+  constexpr std::size_t kGroup =
+      4 * kVector;  // one test a group: cheap, and dense blocks end early
   if (size < kVector) {
     std::array<std::byte, kVector> padded{};
     std::memcpy(padded.data(), data, size);

@@ -25,8 +25,8 @@
 namespace omniccl {
 namespace {
 
-// Chunks that one link, or the shard, works off before sockets are looked at again: enough to fill a
-// system call with small frames, little enough to keep both directions moving.
+// Chunks that one link, or the shard, works off before sockets are looked at again: enough to fill
+// a system call with small frames, little enough to keep both directions moving.
 constexpr unsigned kChunksPerTurn = 16;
 // How long a failing rank tries to tell its peers why.
 constexpr Milliseconds kAbortTime{500};
@@ -46,8 +46,7 @@ void check(const Reduction& reduction) {
   if (!valid(reduction.prescale) || !valid(reduction.postscale)) {
     throw Error(ErrorKind::kInvalidArgument, "scale factors are positive and finite");
   }
-  const bool integer =
-      reduction.dtype == DataType::kInt32 || reduction.dtype == DataType::kInt64;
+  const bool integer = reduction.dtype == DataType::kInt32 || reduction.dtype == DataType::kInt64;
   if (integer && reduction.prescale != 1.0) {
     throw Error(ErrorKind::kInvalidArgument, "integers take no prescale factor");
   }
@@ -139,8 +138,8 @@ class Communicator::Impl final : private OutgoingFrame::Owner {
   // Of the operation in progress.
   std::uint64_t next_own_chunk_ = 0;  // of this rank's shard, to be contributed by this rank
   std::uint64_t next_own_result_ = 0;
-  std::uint32_t frames_pending_ = 0;             // result frames not sent yet
-  std::deque<std::uint32_t> tickets_pending_;    // [ticket - first_ticket_]: frames of it
+  std::uint32_t frames_pending_ = 0;           // result frames not sent yet
+  std::deque<std::uint32_t> tickets_pending_;  // [ticket - first_ticket_]: frames of it
   std::uint64_t first_ticket_ = 0;
   Clock::time_point last_progress_;
   bool warned_ = false;
@@ -202,11 +201,10 @@ void Communicator::Impl::allreduce(const Reduction& reduction) {
   std::uint64_t largest_block = 0;
   for (const TensorView& tensor : reduction.tensors) {
     if (tensor.block_elements > kMaxBlockElements) {
-      throw Error(ErrorKind::kInvalidArgument, "a block has at most " +
-                                                   std::to_string(kMaxBlockElements) + " elements");
+      throw Error(ErrorKind::kInvalidArgument,
+                  "a block has at most " + std::to_string(kMaxBlockElements) + " elements");
     }
-    const std::uint64_t elements =
-        std::min<std::uint64_t>(tensor.block_elements, tensor.elements);
+    const std::uint64_t elements = std::min<std::uint64_t>(tensor.block_elements, tensor.elements);
     largest_block = std::max(largest_block, elements * size_of(reduction.dtype));
   }
   memory_.require(largest_block, config_.size);
@@ -384,14 +382,16 @@ void Communicator::Impl::check_progress(bool progress) {
   };
   if (stalled >= config_.timeout) {
     throw Error(ErrorKind::kPeerFailure,
-                "no progress for " + seconds(config_.timeout) + " s (OMNICCL_TIMEOUT); waiting for " +
-                    join(awaited()) + "; look whether its process is stopped or its host cut off");
+                "no progress for " + seconds(config_.timeout) +
+                    " s (OMNICCL_TIMEOUT); waiting for " + join(awaited()) +
+                    "; look whether its process is stopped or its host cut off");
   }
   if (!warned_ && stalled >= config_.timeout / 3) {
     warned_ = true;
     if (config_.log) {
-      config_.log(LogLevel::kWarning, "no progress for " + seconds(stalled) + " s in the allreduce of " +
-                                          operation_name_ + "; waiting for " + join(awaited()));
+      config_.log(LogLevel::kWarning, "no progress for " + seconds(stalled) +
+                                          " s in the allreduce of " + operation_name_ +
+                                          "; waiting for " + join(awaited()));
     }
   }
 }
@@ -401,8 +401,8 @@ std::vector<std::string> Communicator::Impl::awaited() const {
   const std::vector<std::uint32_t> missing = session_.missing();
   std::vector<std::string> names;
   for (std::size_t i = 0; i < links_.size(); ++i) {
-    const bool contribution = std::find(missing.begin(), missing.end(), ports_[i]->rank()) !=
-                              missing.end();
+    const bool contribution =
+        std::find(missing.begin(), missing.end(), ports_[i]->rank()) != missing.end();
     const bool unread = ports_[i]->connection().has_unsent();
     if ((contribution && frames_pending_ == 0) || unread || !links_[i]->done()) {
       names.push_back(links_[i]->connection().peer());

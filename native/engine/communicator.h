@@ -4,8 +4,9 @@
 // (Horovod's controller, a vector in a test) -> connect() -> allreduce() any number of times, the
 // same operations in the same order on every rank -> destroy.
 //
-// Threads: none of its own. Whoever calls connect() or allreduce() drives the event loop, worker and
-// embedded shard together, until the call is done; one thread at a time. Between calls nothing moves.
+// Threads: none of its own. Whoever calls connect() or allreduce() drives the event loop, worker
+// and embedded shard together, until the call is done; one thread at a time. Between calls nothing
+// moves.
 //
 // Failure: the first failure is final. It is told to the peers that can still be reached, and each
 // later call throws it again.
@@ -39,12 +40,12 @@ struct CommunicatorConfig {
   // Bytes of aggregation memory per rank, 0 for the default; every rank must pass the same value.
   // A chunk is at most slot_memory_bytes / (2 size).
   std::uint64_t slot_memory_bytes = 0;
-  bool payload_checksum = true;           // CRC32C over block bytes too, not only headers
-  bool loopback_only = false;             // all ranks are on this host: listen on loopback only
-  Milliseconds timeout{30'000};           // no progress inside an operation for this long: failure
-  Milliseconds connect_timeout{10'000};   // for connect() as a whole
-  const KernelTable* kernels = nullptr;   // nullptr: the best that this processor has
-  LogSink log;                            // may be empty
+  bool payload_checksum = true;          // CRC32C over block bytes too, not only headers
+  bool loopback_only = false;            // all ranks are on this host: listen on loopback only
+  Milliseconds timeout{30'000};          // no progress inside an operation for this long: failure
+  Milliseconds connect_timeout{10'000};  // for connect() as a whole
+  const KernelTable* kernels = nullptr;  // nullptr: the best that this processor has
+  LogSink log;                           // may be empty
 };
 
 // One allreduce (sum) of a list of tensors of one dtype.

@@ -66,8 +66,7 @@ class HandshakeChannel {
   bool read_some() {
     const std::size_t have = in_.size();
     in_.resize(handshake_.expected());
-    const ssize_t count =
-        ::recv(socket_.get(), in_.data() + have, in_.size() - have, MSG_DONTWAIT);
+    const ssize_t count = ::recv(socket_.get(), in_.data() + have, in_.size() - have, MSG_DONTWAIT);
     const int error = errno;
     in_.resize(have + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
     if (count == 0) throw Error(ErrorKind::kPeerFailure, "it closed the connection");
@@ -146,8 +145,7 @@ MeshSockets Mesh::connect(Deadline deadline) {
     if (now >= deadline) throw Error(ErrorKind::kPeerFailure, describe_missing());
     expire(now, deadline);
     constexpr Milliseconds kTick{100};  // the deadlines of attempts are checked at least so often
-    for (const Poller::Event& event :
-         poller_.wait(std::min<Nanoseconds>(deadline - now, kTick))) {
+    for (const Poller::Event& event : poller_.wait(std::min<Nanoseconds>(deadline - now, kTick))) {
       if (event.cookie == kListenerCookie) {
         accept_all();
       } else if (event.cookie < size_) {
@@ -247,7 +245,8 @@ void Mesh::on_incoming(std::uint64_t cookie) {
     poller_.remove(in.channel.descriptor());
     sockets_.from_worker[worker] = in.channel.release(in.from);
   } catch (const Error& error) {
-    if (log_) log_(LogLevel::kWarning, "refused a connection from " + in.from + ": " + error.what());
+    if (log_)
+      log_(LogLevel::kWarning, "refused a connection from " + in.from + ": " + error.what());
     const std::vector<std::byte>& refusal = in.channel.handshake().refusal();
     // One attempt: a stranger gets no more, and no buffer of ours waits for it.
     ::send(in.channel.descriptor(), refusal.data(), refusal.size(), MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -92,8 +92,8 @@ void OutgoingFrame::finish(FrameKind kind, Span<const iovec> payload, bool paylo
   writer.write(static_cast<std::uint32_t>(payload_bytes));
   writer.write(payload_checksum ? crc.value() : 0U);
   const ByteSpan head(head_);
-  writer.write(head_checksum(
-      prefix, head.slice(kFramePrefixBytes, head_.size() - kFramePrefixBytes)));
+  writer.write(
+      head_checksum(prefix, head.slice(kFramePrefixBytes, head_.size() - kFramePrefixBytes)));
   std::memcpy(head_.data(), prefix.data(), kFramePrefixBytes);
 
   pieces_.push_back({head_.data(), head_.size()});

@@ -32,8 +32,8 @@ struct FrameHead {
 
 // Parses the frame that starts at `bytes`. Returns nothing as long as prefix and head are not there
 // completely; the frame's head ends at byte kFramePrefixBytes + head.size(). Throws
-// Error(kPeerFailure), saying what is wrong, for anything that is not a frame with a right checksum,
-// or whose payload is longer than `max_payload_bytes`.
+// Error(kPeerFailure), saying what is wrong, for anything that is not a frame with a right
+// checksum, or whose payload is longer than `max_payload_bytes`.
 std::optional<FrameHead> parse_frame(ByteSpan bytes, std::uint64_t max_payload_bytes);
 
 // A frame on its way out: a list of pieces, most of them in place in the caller's memory.

@@ -104,8 +104,7 @@ SessionCredentials SessionCredentials::random() {
   return credentials;
 }
 
-WorkerHandshake::WorkerHandshake(const SessionCredentials& credentials,
-                                 ConnectionIdentity identity)
+WorkerHandshake::WorkerHandshake(const SessionCredentials& credentials, ConnectionIdentity identity)
     : credentials_(credentials) {
   ensure_sodium();
   ByteWriter writer(transcript_);
@@ -209,8 +208,7 @@ std::vector<std::byte> ShardHandshake::on_hello(ByteSpan bytes) {
       generation != credentials_.generation) {
     refuse(kSession, "it belongs to another session");
   }
-  if (role != kWorkerRole || reserved != 0 || shard != shard_ || size != size_ ||
-      worker >= size_) {
+  if (role != kWorkerRole || reserved != 0 || shard != shard_ || size != size_ || worker >= size_) {
     refuse(kIdentity, "it gives an impossible rank, shard or number of ranks");
   }
   worker_ = worker;

@@ -25,12 +25,12 @@ struct SlotMemory {
     return memory;
   }
 
-  // Throws Error(kPrecondition), with the size that would do, when a block of `block_bytes` does not
-  // fit into a chunk.
+  // Throws Error(kPrecondition), with the size that would do, when a block of `block_bytes` does
+  // not fit into a chunk.
   void require(std::uint64_t block_bytes, std::uint32_t size) const {
     if (block_bytes <= chunk_bytes) return;
-    std::string text = "a block of " + std::to_string(block_bytes) + " bytes does not fit a chunk of " +
-                       std::to_string(chunk_bytes) + " bytes; ";
+    std::string text = "a block of " + std::to_string(block_bytes) +
+                       " bytes does not fit a chunk of " + std::to_string(chunk_bytes) + " bytes; ";
     text += block_bytes <= kMaxChunkBytes
                 ? "set OMNICCL_SLOT_MEMORY to at least " + std::to_string(2 * size * block_bytes)
                 : "set OMNICCL_BLOCK_SIZE to a smaller number of elements";

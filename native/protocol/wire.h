@@ -40,7 +40,8 @@ class ByteReader {
   // Throws Error(kPeerFailure) unless everything was read.
   void expect_end() const {
     if (remaining() != 0) {
-      throw Error(ErrorKind::kPeerFailure, "sent a malformed frame: it has bytes after its last field");
+      throw Error(ErrorKind::kPeerFailure,
+                  "sent a malformed frame: it has bytes after its last field");
     }
   }
 

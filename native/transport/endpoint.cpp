@@ -38,10 +38,9 @@ std::vector<SocketAddress> candidate_addresses(const Endpoint& local, const Endp
   const bool same_host = local.host_identity == peer.host_identity;
   const auto preference = [&](const SocketAddress& address) {
     if (address.is_loopback()) return 0;
-    const bool shared =
-        std::any_of(local.addresses.begin(), local.addresses.end(), [&](const SocketAddress& own) {
-          return !own.is_loopback() && same_prefix(own, address);
-        });
+    const bool shared = std::any_of(
+        local.addresses.begin(), local.addresses.end(),
+        [&](const SocketAddress& own) { return !own.is_loopback() && same_prefix(own, address); });
     return shared ? 1 : 2;
   };
   std::vector<SocketAddress> candidates;

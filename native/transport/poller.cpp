@@ -32,17 +32,16 @@ void Poller::modify(int descriptor, std::uint64_t cookie, bool want_write) {
   control(epoll_.get(), EPOLL_CTL_MOD, descriptor, cookie, want_write);
 }
 
-void Poller::remove(int descriptor) {
-  control(epoll_.get(), EPOLL_CTL_DEL, descriptor, 0, false);
-}
+void Poller::remove(int descriptor) { control(epoll_.get(), EPOLL_CTL_DEL, descriptor, 0, false); }
 
 Span<const Poller::Event> Poller::wait(Nanoseconds timeout) {
   constexpr std::size_t kMaxEvents = 64;
   std::array<epoll_event, kMaxEvents> ready;
   // Rounded up: a wait that ends just before its deadline would spin.
   const auto milliseconds = std::chrono::ceil<Milliseconds>(timeout).count();
-  const int count = ::epoll_wait(epoll_.get(), ready.data(), static_cast<int>(kMaxEvents),
-                                 static_cast<int>(std::clamp<std::int64_t>(milliseconds, 0, 60'000)));
+  const int count =
+      ::epoll_wait(epoll_.get(), ready.data(), static_cast<int>(kMaxEvents),
+                   static_cast<int>(std::clamp<std::int64_t>(milliseconds, 0, 60'000)));
   if (count < 0 && errno != EINTR) throw system_error("epoll_wait", errno);
   events_.clear();
   for (int i = 0; i < count; ++i) {

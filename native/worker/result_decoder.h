@@ -1,5 +1,5 @@
-// Writes the result of a chunk to the output tensors: blocks that arrive, this rank's own blocks that
-// no other rank has, zeros for the rest.
+// Writes the result of a chunk to the output tensors: blocks that arrive, this rank's own blocks
+// that no other rank has, zeros for the rest.
 #pragma once
 
 #include <sys/uio.h>

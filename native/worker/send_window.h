@@ -1,5 +1,5 @@
-// What a worker may have in flight to one shard: payload bytes and chunks. A result is the credit for
-// its contribution; no message is needed.
+// What a worker may have in flight to one shard: payload bytes and chunks. A result is the credit
+// for its contribution; no message is needed.
 #pragma once
 
 #include <cstdint>

@@ -64,8 +64,8 @@ void ShardLink::begin_frame(const FrameHead& frame, std::vector<iovec>& payload)
   if (result_.blocks != receiving_.blocks) {
     throw Error(ErrorKind::kPeerFailure, "sent a result of another number of blocks");
   }
-  list_destinations(receiving_, result_.united, result_.exclusive,
-                    operation_->plan.element_size(), payload);
+  list_destinations(receiving_, result_.united, result_.exclusive, operation_->plan.element_size(),
+                    payload);
   std::uint64_t bytes = 0;
   for (const iovec& piece : payload) bytes += piece.iov_len;
   if (bytes != frame.payload_bytes) {

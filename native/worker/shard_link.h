@@ -57,8 +57,8 @@ class ShardLink final : public FrameSink {
   std::uint64_t next_chunk_ = 0;   // to send; 64 bits so that adding the stride cannot wrap
   std::uint64_t next_result_ = 0;  // to receive
 
-  EncodedChunk encoded_;        // of next_chunk_, once scanned
-  bool has_encoded_ = false;    // it waits for credit
+  EncodedChunk encoded_;      // of next_chunk_, once scanned
+  bool has_encoded_ = false;  // it waits for credit
   Chunk sending_;
   Chunk receiving_;
   ResultMessage result_;

@@ -1,4 +1,5 @@
-// The frame parser: as it is, and with the checksum made right so that what lies behind it is reached.
+// The frame parser: as it is, and with the checksum made right so that what lies behind it is
+// reached.
 #include <cstring>
 #include <vector>
 

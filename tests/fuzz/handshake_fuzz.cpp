@@ -1,4 +1,5 @@
-// Both ends of the handshake, fed with what a stranger may send. Nobody without the key gets through.
+// Both ends of the handshake, fed with what a stranger may send. Nobody without the key gets
+// through.
 #include <vector>
 
 #include "base/error.h"

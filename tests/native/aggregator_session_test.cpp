@@ -1,5 +1,3 @@
-#include "aggregator/session.h"
-
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -7,6 +5,7 @@
 #include <random>
 
 #include "aggregator/byte_ring.h"
+#include "aggregator/session.h"
 #include "base/error.h"
 #include "encoder/block_bitmap.h"
 #include "protocol/limits.h"

@@ -1,10 +1,10 @@
-#include "encoder/block_bitmap.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
 #include <utility>
 #include <vector>
+
+#include "encoder/block_bitmap.h"
 
 namespace omniccl {
 namespace {
@@ -39,8 +39,9 @@ TEST(BlockBitmap, FindsTheRunsOfAnyPattern) {
         ++count;
       }
       Runs runs;
-      for_each_run(blocks, bitmap,
-                   [&](std::size_t first, std::size_t length) { runs.emplace_back(first, length); });
+      for_each_run(blocks, bitmap, [&](std::size_t first, std::size_t length) {
+        runs.emplace_back(first, length);
+      });
       EXPECT_EQ(runs, plain_runs(bits)) << blocks << " blocks at " << density;
       EXPECT_EQ(count_set(bitmap), count);
       EXPECT_TRUE(padding_is_clear(bitmap, blocks));

@@ -1,10 +1,9 @@
-#include "encoder/chunk_plan.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
 
 #include "base/error.h"
+#include "encoder/chunk_plan.h"
 
 namespace omniccl {
 namespace {
@@ -51,9 +50,11 @@ void expect_cover(const std::vector<TensorView>& tensors, const ChunkLimits& lim
 TEST(ChunkPlan, CoversEveryTensorOnce) {
   const std::uintptr_t mebi = std::uintptr_t{1} << 20;
   expect_cover({tensor(1, 256, mebi)}, {});
-  expect_cover({tensor(255, 256, mebi), tensor(256, 256, 2 * mebi), tensor(257, 256, 3 * mebi)}, {});
-  expect_cover({tensor(100'000, 33, mebi), tensor(7, 16, 9 * mebi), tensor(65'536, 65'536, 10 * mebi)},
-               {4096, 100, 2});
+  expect_cover({tensor(255, 256, mebi), tensor(256, 256, 2 * mebi), tensor(257, 256, 3 * mebi)},
+               {});
+  expect_cover(
+      {tensor(100'000, 33, mebi), tensor(7, 16, 9 * mebi), tensor(65'536, 65'536, 10 * mebi)},
+      {4096, 100, 2});
 }
 
 TEST(ChunkPlan, SkipsEmptyTensors) {

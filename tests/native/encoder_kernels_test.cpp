@@ -1,12 +1,11 @@
 // Every kernel table against the scalar one, and that one against the plain definition.
-#include "encoder/kernels.h"
-
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <random>
 
 #include "encoder/block_bitmap.h"
+#include "encoder/kernels.h"
 #include "support/reference.h"
 
 namespace omniccl::testing {
@@ -18,7 +17,8 @@ TEST_P(Kernels, SeeEveryNonzeroBit) {
   for (const std::size_t size : {1U, 2U, 8U, 31U, 32U, 33U, 100U, 128U, 129U, 1024U, 4100U}) {
     // An odd offset: tensors need not be aligned for vectors.
     std::vector<std::byte> buffer(size + 1);
-    const BlockSegment segment{1, static_cast<std::uint32_t>(size), static_cast<std::uint32_t>(size)};
+    const BlockSegment segment{1, static_cast<std::uint32_t>(size),
+                               static_cast<std::uint32_t>(size)};
     for (std::size_t position = 0; position <= size; ++position) {
       if (position < size) buffer[1 + position] = std::byte{0x80};
       std::vector<std::byte> bitmap(1);
@@ -63,7 +63,8 @@ TEST_P(Kernels, FillExactlyWhatTheyShould) {
 }
 
 template <typename T>
-void expect_reduce(const KernelTable& kernels, double prescale, double postscale, std::uint64_t seed) {
+void expect_reduce(const KernelTable& kernels, double prescale, double postscale,
+                   std::uint64_t seed) {
   std::mt19937_64 random(seed);
   for (const std::size_t elements : {1U, 5U, 63U, 64U, 65U, 255U, 1000U}) {
     for (const std::size_t count : {1U, 2U, 5U}) {
@@ -120,7 +121,8 @@ TEST_P(Kernels, IntegersThatDoNotFitAfterScalingBecomeTheLowest) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Kernels,
-                         ::testing::ValuesIn(available_kernels().begin(), available_kernels().end()),
+                         ::testing::ValuesIn(available_kernels().begin(),
+                                             available_kernels().end()),
                          [](const auto& table) { return std::string(table.param->name); });
 
 TEST(Half, RoundTripsEveryValue) {
@@ -136,11 +138,11 @@ TEST(Half, RoundTripsEveryValue) {
 }
 
 TEST(Half, RoundsToNearestEven) {
-  EXPECT_EQ(float_to_half(1.0F + 0x1p-11F).bits, 0x3C00);   // tie, to even
-  EXPECT_EQ(float_to_half(1.0F + 0x3p-11F).bits, 0x3C02);   // tie, to even
+  EXPECT_EQ(float_to_half(1.0F + 0x1p-11F).bits, 0x3C00);  // tie, to even
+  EXPECT_EQ(float_to_half(1.0F + 0x3p-11F).bits, 0x3C02);  // tie, to even
   EXPECT_EQ(float_to_half(65519.0F).bits, 0x7BFF);
   EXPECT_EQ(float_to_half(65520.0F).bits, 0x7C00);
-  EXPECT_EQ(float_to_half(0x1p-25F).bits, 0);               // tie, to even
+  EXPECT_EQ(float_to_half(0x1p-25F).bits, 0);  // tie, to even
   EXPECT_EQ(float_to_half(0x1.8p-25F).bits, 1);
 }
 

@@ -120,8 +120,8 @@ TEST(Connect, RefusesAnotherKey) {
   config.credentials.key[0] ^= 1;
   Communicator second(config);
   const std::vector<Endpoint> endpoints{first.endpoint(), second.endpoint()};
-  const auto errors = on_each_rank(
-      2, [&](std::uint32_t rank) { (rank == 0 ? first : second).connect(endpoints); });
+  const auto errors =
+      on_each_rank(2, [&](std::uint32_t rank) { (rank == 0 ? first : second).connect(endpoints); });
   EXPECT_TRUE(contains(errors[0], "key") || contains(errors[1], "key")) << errors[0] << errors[1];
   EXPECT_NE(errors[0], "");
   EXPECT_NE(errors[1], "");

@@ -86,8 +86,8 @@ TEST_P(Traffic, IsProportionalToTheNonzeroBlocks) {
     const std::vector<Stats> stats = measure(blocks);
     for (std::uint32_t rank = 0; rank < size; ++rank) {
       const Shares share = shares(blocks, rank);
-      const double limit = kBytes * (size - 1) / size *
-                           (share.own + share.united - share.exclusive);
+      const double limit =
+          kBytes * (size - 1) / size * (share.own + share.united - share.exclusive);
       EXPECT_LE(static_cast<double>(stats[rank].bytes_sent),
                 1.1 * limit + 0.001 * kBytes + 64 * 1024)
           << "rank " << rank << (equal ? ", equal blocks" : ", random blocks");

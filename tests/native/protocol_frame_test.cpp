@@ -1,5 +1,3 @@
-#include "protocol/frame.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
@@ -7,6 +5,7 @@
 #include "base/error.h"
 #include "encoder/block_bitmap.h"
 #include "protocol/checksum.h"
+#include "protocol/frame.h"
 #include "protocol/limits.h"
 #include "protocol/messages.h"
 #include "protocol/wire.h"

@@ -1,8 +1,7 @@
-#include "protocol/handshake.h"
-
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "protocol/handshake.h"
 
 namespace omniccl {
 namespace {
@@ -41,7 +40,8 @@ TEST(Handshake, EveryFlippedBitIsFound) {
   Pair first;
   const std::size_t challenge_bits = first.shard.feed(first.worker.hello()).size() * 8;
   for (std::size_t bit = 0; bit < challenge_bits; ++bit) {
-    if (bit / 8 == 4 || bit / 8 == 5 || bit / 8 == 7) continue;  // version, reserved: information only
+    if (bit / 8 == 4 || bit / 8 == 5 || bit / 8 == 7)
+      continue;  // version, reserved: information only
     Pair pair;
     auto challenge = pair.shard.feed(pair.worker.hello());
     challenge[bit / 8] ^= std::byte{1} << static_cast<int>(bit % 8);

@@ -135,7 +135,8 @@ bool TcpConnection::receive(FrameSink& sink) {
 }
 
 std::size_t TcpConnection::staging_wanted() const {
-  return last_frame_bytes_ < kLargeFrameBytes ? kStagingBytes : kFramePrefixBytes + last_head_bytes_;
+  return last_frame_bytes_ < kLargeFrameBytes ? kStagingBytes
+                                              : kFramePrefixBytes + last_head_bytes_;
 }
 
 bool TcpConnection::read_some() {
@@ -150,19 +151,18 @@ bool TcpConnection::read_some() {
     std::size_t offset = payload_offset_;
     for (std::size_t i = payload_piece_; i < payload_.size() && iovecs_.size() < kMaxPieces - 1;
          ++i) {
-      iovecs_.push_back({static_cast<std::byte*>(payload_[i].iov_base) + offset,
-                         payload_[i].iov_len - offset});
+      iovecs_.push_back(
+          {static_cast<std::byte*>(payload_[i].iov_base) + offset, payload_[i].iov_len - offset});
       payload_room += iovecs_.back().iov_len;
       offset = 0;
     }
   }
   // When the list was too long for one call, what follows the payload cannot be staged yet.
-  const bool whole_payload =
-      !in_payload_ || iovecs_.size() == payload_.size() - payload_piece_;
+  const bool whole_payload = !in_payload_ || iovecs_.size() == payload_.size() - payload_piece_;
   if (whole_payload) {
     const std::size_t wanted = std::max(staging_wanted(), staging_end_ + 1);
-    iovecs_.push_back({staging_.data() + staging_end_,
-                       std::min(wanted, staging_.size()) - staging_end_});
+    iovecs_.push_back(
+        {staging_.data() + staging_end_, std::min(wanted, staging_.size()) - staging_end_});
   }
   ssize_t got;
   do {

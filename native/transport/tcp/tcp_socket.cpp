@@ -119,8 +119,7 @@ UniqueFd open_any(bool& with_ipv6) {
   with_ipv6 = true;
   UniqueFd socket(::socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   const int off = 0;
-  if (socket &&
-      ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0) {
+  if (socket && ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0) {
     sockaddr_in6 any{};
     any.sin6_family = AF_INET6;
     if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&any), sizeof any) == 0) return socket;
