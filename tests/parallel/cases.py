@@ -1,10 +1,12 @@
 """All cases, in the order in which a job runs them."""
 
+# ruff: noqa: I001, F401  (the order of the imports is the order of the cases)
 from case import CASES
-import cases_bits  # noqa: F401
-import cases_calls  # noqa: F401
-import cases_traffic  # noqa: F401
-import cases_training  # noqa: F401
-import cases_membership  # noqa: F401  (last: it ends with a join)
+
+import cases_bits
+import cases_calls
+import cases_traffic
+import cases_training
+import cases_membership
 
 __all__ = ["CASES"]

@@ -59,11 +59,9 @@ def sums_of_all_dtypes() -> None:
 def special_values(rank: int, dtype: type) -> Array:
     """Blocks of zeros with, at random places, what is easily lost."""
     info = np.finfo(dtype)
-    values = np.array(
-        [0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, info.smallest_subnormal, -info.smallest_subnormal]
-        + [info.tiny, info.max, -info.max, 1.0],
-        dtype=dtype,
-    )
+    smallest = info.smallest_subnormal
+    numbers = [0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, smallest, -smallest, info.tiny, info.max, -info.max, 1.0]
+    values = np.array(numbers, dtype=dtype)
     rng = np.random.default_rng((7, rank))
     data = np.zeros(40 * BLOCK, dtype)
     places = rng.choice(data.size, size=800, replace=False)

@@ -133,6 +133,7 @@ def ranks_by_hand(
                 end_tree(one.process.pid)
                 one.process.wait()
         server.stop()
+        server._httpd.server_close()
 
 
 def _rank_variables(rank: int, count: int, port: int) -> dict[str, str]:

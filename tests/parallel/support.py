@@ -47,7 +47,9 @@ def rank_order_sum(arrays: list[Array]) -> Array:
 
 
 def scaled(array: Array, factor: float) -> Array:
-    """The array scaled as Horovod's ScaleBuffer does it."""
+    """The array scaled as Horovod's ScaleBuffer does it, which a factor of 1 does not call."""
+    if factor == 1.0:
+        return array
     with np.errstate(all="ignore"):
         if array.dtype.kind != "f":
             return np.trunc(array.astype(np.float64) * factor).astype(array.dtype)

@@ -15,7 +15,7 @@ SIZES = (1, 2, 3, 4)
 DEADLINE_SECONDS = 240
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def job_report(size: int, launcher: str) -> tuple[list[dict[str, str | None]], str]:
     """The reports of all ranks of one job, launched at the first call, and its output."""
     with tempfile.TemporaryDirectory() as name:

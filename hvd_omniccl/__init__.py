@@ -1,0 +1,42 @@
+"""Exact block-sparse allreduce for Horovod.
+
+Importing the package hooks Horovod's CPU allreduce; ``compression=omniccl`` then marks the tensors
+that it takes::
+
+    import horovod.tensorflow.keras as hvd
+    from hvd_omniccl import omniccl
+
+    opt = hvd.DistributedOptimizer(opt, compression=omniccl, sparse_as_dense=True)
+"""
+
+from __future__ import annotations
+
+from . import hook
+from .compression import omniccl
+from .errors import (
+    AdapterError,
+    ForkedProcessError,
+    NotHookedError,
+    OmnicclError,
+    SettingError,
+    UnsupportedDtypeError,
+)
+from .sockets import tcp_bytes_sent
+from .statistics import Stats, stats
+from .version import __version__
+
+__all__ = [
+    "AdapterError",
+    "ForkedProcessError",
+    "NotHookedError",
+    "OmnicclError",
+    "SettingError",
+    "Stats",
+    "UnsupportedDtypeError",
+    "__version__",
+    "omniccl",
+    "stats",
+    "tcp_bytes_sent",
+]
+
+hook.state()

@@ -1,0 +1,127 @@
+"""The wrapper around Horovod's two Python calls that reduce: it gives marked tensors their tag.
+
+Horovod knows a tensor by the name of its graph node. In graph mode the tag goes into the ``name=``
+of the call. In eager mode Horovod's operation has no node and drops ``name=``, so the call goes
+through a small graph function with one node in it, kept for the next call of its kind.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, Callable, Optional
+
+import horovod.tensorflow as hvd
+import tensorflow as tf
+from horovod.common.process_sets import _temp_process_set_object
+from horovod.tensorflow.mpi_ops import _normalize_name
+from horovod.tensorflow.util import _executing_eagerly
+
+from .mark import Mark, mark_of
+from .tag import tagged_name
+
+# Graph functions that are kept. One per name and kind of tensor; a program that makes up a new name
+# at each step traces at each step, and forgets the oldest.
+_MAX_FUNCTIONS = 1024
+
+_WRAPPED = "_omniccl_wrapped"
+
+
+def wrap_horovod() -> None:
+    """Wrap ``horovod.tensorflow``'s calls. Once, however often it is called."""
+    for name, wrap in (("_allreduce", _wrap_single), ("_grouped_allreduce", _wrap_grouped)):
+        original = getattr(hvd, name)
+        if getattr(original, _WRAPPED, False):
+            continue
+        wrapper = wrap(original)
+        setattr(wrapper, _WRAPPED, True)
+        setattr(hvd, name, wrapper)
+
+
+def _wrap_single(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def allreduce(tensor: Any, name: Optional[str] = None, **options: Any) -> Any:
+        mark = mark_of(tensor)
+        if mark is None:
+            return original(tensor, name=name, **options)
+        tag = tagged_name(name or _stock_name("HorovodAllreduce", [mark]), [mark.block_elements])
+        if not _executing_eagerly():
+            return original(tensor, name=tag, **options)
+        return _call_as_function(original, tag, False, [tensor], options)
+
+    return allreduce
+
+
+def _wrap_grouped(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def grouped_allreduce(tensors: Any, name: Optional[str] = None, **options: Any) -> Any:
+        marks = [mark_of(tensor) for tensor in tensors]
+        if not any(marks):
+            return original(tensors, name=name, **options)
+        ends = [
+            mark or Mark(0, "" if _executing_eagerly() else tensor.name)
+            for mark, tensor in ((marks[0], tensors[0]), (marks[-1], tensors[-1]))
+        ]
+        blocks = [mark.block_elements if mark else 0 for mark in marks]
+        tag = tagged_name(name or _stock_name("HorovodGroupedAllreduce", ends), blocks)
+        if not _executing_eagerly():
+            return original(tensors, name=tag, **options)
+        return _call_as_function(original, tag, True, list(tensors), options)
+
+    return grouped_allreduce
+
+
+def _stock_name(operation: str, marks: Sequence[Mark]) -> str:
+    """Return the name that Horovod would have made up for tensors that we did not mark."""
+    if _executing_eagerly():
+        return operation
+    return "_".join([operation, *(_normalize_name(mark.source_name) for mark in marks)])
+
+
+def _call_as_function(
+    original: Callable[..., Any],
+    name: str,
+    grouped: bool,
+    tensors: Sequence[Any],
+    options: dict[str, Any],
+) -> Any:
+    process_set = options.get("process_set", hvd.global_process_set)
+    plain = {key: value for key, value in options.items() if key != "process_set"}
+    function = _function(
+        original,
+        name,
+        grouped,
+        tuple((tensor.dtype, tensor.shape.rank) for tensor in tensors),
+        tuple(sorted(plain.items())),
+        process_set.process_set_id,
+    )
+    return function(*tensors)
+
+
+@functools.lru_cache(maxsize=_MAX_FUNCTIONS)
+def _function(
+    original: Callable[..., Any],
+    name: str,
+    grouped: bool,
+    kinds: tuple[tuple[Any, int], ...],
+    options: tuple[tuple[str, Any], ...],
+    process_set_id: int,
+) -> Callable[..., Any]:
+    """Return the graph function for one kind of call.
+
+    Shapes are left open: what depends on them, the block size, is in the name.
+    """
+
+    def reduce(*tensors: Any) -> Any:
+        return original(
+            list(tensors) if grouped else tensors[0],
+            name=name,
+            process_set=_temp_process_set_object(process_set_id),
+            **dict(options),
+        )
+
+    signature = [tf.TensorSpec([None] * rank, dtype) for dtype, rank in kinds]
+    function = tf.function(reduce, input_signature=signature, autograph=False)
+    # Concrete: tf.config.run_functions_eagerly() must not undo it.
+    concrete: Callable[..., Any] = function.get_concrete_function()
+    return concrete

@@ -1,0 +1,3 @@
+"""The version of the package: read by setup.py, by the package and by nothing else."""
+
+__version__ = "0.1.0"
