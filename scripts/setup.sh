@@ -155,7 +155,10 @@ install_packages
 
 mkdir -p "$(dirname "$venv")"
 exec 9>"$venv.lock"
-flock 9 # another set-up of the same environment ends first
+if ! flock --nonblock 9; then
+  echo 'setup: waiting for another set-up of the same environment'
+  flock 9
+fi
 
 if is_suitable "$venv/bin/python" && "$venv/bin/python" -m pip --version >/dev/null; then
   version=$(python_version "$venv/bin/python")
