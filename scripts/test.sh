@@ -34,6 +34,7 @@ stage_lint() {
 
 stage_native() {
   native_tests native '' -DCMAKE_BUILD_TYPE=Release
+  run-clang-tidy -quiet -p build/native -j "$(nproc)" "$PWD/native/"
 }
 
 stage_asan() {

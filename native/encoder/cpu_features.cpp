@@ -1,12 +1,30 @@
 #include "encoder/cpu_features.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace omniccl {
+#if defined(__x86_64__)
+namespace {
+
+// __builtin_cpu_supports("f16c") is not known to every compiler that has the instructions.
+bool has_f16c() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
+}  // namespace
+#endif
 
 CpuFeatures CpuFeatures::detect() {
   CpuFeatures features;
 #if defined(__x86_64__)
   // GCC and Clang check XGETBV too: false where the system does not save the registers.
-  features.avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("f16c") != 0;
+  features.avx2 = __builtin_cpu_supports("avx2") != 0 && has_f16c();
 #endif
   return features;
 }

@@ -43,8 +43,8 @@ ReduceKernel KernelTable::reduce(DataType dtype) const {
 }
 
 Span<const KernelTable* const> available_kernels() {
-  static const Available available;
-  return available.tables();
+  static const Available kAvailable;
+  return kAvailable.tables();
 }
 
 const KernelTable& find_kernels(std::string_view name) {

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hosts import Host
+
 HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
 
@@ -103,23 +105,31 @@ class Rank:
 
 @contextmanager
 def ranks_by_hand(
-    count: int, script: Path, folder: Path, extra: Mapping[str, str] | None = None
+    count: int,
+    script: Path,
+    folder: Path,
+    extra: Mapping[str, str] | None = None,
+    hosts: Sequence[Host] | None = None,
 ) -> Iterator[list[Rank]]:
-    """Ranks that nobody supervises: horovodrun would end all of them when one dies."""
+    """Ranks that nobody supervises: horovodrun would end all of them when one dies.
+
+    With `hosts` rank r runs on host r, else all run on this one.
+    """
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
     from horovod.runner.http.http_server import RendezvousServer
 
     server: Any = RendezvousServer(verbose=0)
     port = server.start()
-    server.init(get_host_assignments(parse_hosts(f"localhost:{count}"), count))
+    slots = ",".join(f"{host.address}:1" for host in hosts) if hosts else f"localhost:{count}"
+    server.init(get_host_assignments(parse_hosts(slots), count))
     started: list[Rank] = []
     try:
         for rank in range(count):
             log = folder / f"rank{rank}.log"
             with log.open("w") as sink:
                 process = subprocess.Popen(
-                    [sys.executable, str(script)],
-                    env=environment({**_rank_variables(rank, count, port), **(extra or {})}),
+                    [*(hosts[rank].prefix if hosts else ()), sys.executable, str(script)],
+                    env=environment({**_rank_variables(rank, count, port, hosts), **(extra or {})}),
                     stdin=subprocess.DEVNULL,
                     stdout=sink,
                     stderr=subprocess.STDOUT,
@@ -136,8 +146,8 @@ def ranks_by_hand(
         server._httpd.server_close()
 
 
-def _rank_variables(rank: int, count: int, port: int) -> dict[str, str]:
-    return {
+def _rank_variables(rank: int, count: int, port: int, hosts: Sequence[Host] | None) -> dict[str, str]:
+    variables = {
         "HOROVOD_HOSTNAME": "localhost",
         "HOROVOD_RANK": str(rank),
         "HOROVOD_SIZE": str(count),
@@ -151,3 +161,14 @@ def _rank_variables(rank: int, count: int, port: int) -> dict[str, str]:
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
     }
+    if hosts:
+        variables.update(
+            HOROVOD_HOSTNAME=hosts[rank].address,
+            HOROVOD_LOCAL_RANK="0",
+            HOROVOD_LOCAL_SIZE="1",
+            HOROVOD_CROSS_RANK=str(rank),
+            HOROVOD_CROSS_SIZE=str(count),
+            HOROVOD_GLOO_RENDEZVOUS_ADDR=hosts[rank].gateway,
+            HOROVOD_GLOO_IFACE=hosts[rank].interface,
+        )
+    return variables

@@ -80,3 +80,8 @@ def test_the_table_is_complete() -> None:
     table = markdown_table()
     for setting in SETTINGS:
         assert f"`{setting.name}`" in table
+
+
+def test_the_documented_table_is_the_real_one() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
+    assert markdown_table() in page.read_text()

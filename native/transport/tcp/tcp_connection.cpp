@@ -1,6 +1,6 @@
 #include "transport/tcp/tcp_connection.h"
 
-#include <limits.h>
+#include <climits>
 #include <sys/socket.h>
 
 #include <algorithm>

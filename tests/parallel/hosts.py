@@ -1,0 +1,78 @@
+"""Several hosts on one machine: network namespaces on a bridge, made and removed here. Needs root."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+NETWORK = "10.213.77"
+
+
+@dataclass(frozen=True)
+class Host:
+    namespace: str
+    address: str
+    gateway: str  # the address of the host that runs the tests, as this one sees it
+    interface: str = "eth0"
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """What makes a command run on this host."""
+        return ("ip", "netns", "exec", self.namespace)
+
+
+def reason_to_skip() -> str | None:
+    """Why this machine cannot make hosts; None when it can."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    if shutil.which("ip") is None:
+        return "network namespaces need the program ip (package iproute2)"
+    return None
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True, timeout=30)
+
+
+@contextmanager
+def _own_name_is(address: str, namespace: str) -> Iterator[None]:
+    """In the namespace, `ip netns exec` puts this file over /etc/hosts."""
+    folder = Path("/etc/netns") / namespace
+    folder.mkdir(parents=True)
+    try:
+        (folder / "hosts").write_text(f"127.0.0.1 localhost\n{address} {socket.gethostname()}\n")
+        yield
+    finally:
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def network_of(count: int) -> Iterator[list[Host]]:
+    """`count` hosts that reach each other, and nothing else, over one network."""
+    tag = f"oc{os.getpid()}"
+    gateway = f"{NETWORK}.254"
+    with ExitStack() as cleanup:
+        _ip("link", "add", f"{tag}b", "type", "bridge")
+        cleanup.callback(_ip, "link", "del", f"{tag}b")
+        _ip("address", "add", f"{gateway}/24", "dev", f"{tag}b")
+        _ip("link", "set", f"{tag}b", "up")
+        hosts = []
+        for i in range(count):
+            host = Host(f"{tag}h{i}", f"{NETWORK}.{i + 1}", gateway)
+            # Horovod's process sets bind to what the host's own name resolves to.
+            cleanup.enter_context(_own_name_is(host.address, host.namespace))
+            _ip("netns", "add", host.namespace)
+            cleanup.callback(_ip, "netns", "del", host.namespace)
+            _ip("link", "add", f"{tag}v{i}", "type", "veth", "peer", "name", "eth0", "netns", host.namespace)
+            _ip("link", "set", f"{tag}v{i}", "master", f"{tag}b", "up")
+            _ip("-n", host.namespace, "address", "add", f"{host.address}/24", "dev", "eth0")
+            _ip("-n", host.namespace, "link", "set", "eth0", "up")
+            _ip("-n", host.namespace, "link", "set", "lo", "up")
+            hosts.append(host)
+        yield hosts
