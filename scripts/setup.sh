@@ -149,6 +149,11 @@ install_horovod() {
     python -c 'import horovod.tensorflow as hvd; assert hvd.gloo_built() and hvd.mpi_built()'
 }
 
+install_package() {
+  rm -rf build/lib.* build/bdist.* # setuptools would keep modules there that are gone from the sources
+  pip_install --no-build-isolation --no-deps --force-reinstall .
+}
+
 # ---- The stages
 
 install_packages
@@ -184,6 +189,6 @@ horovod_key=$horovod_version-$(grep -o '^tensorflow[^ ]*' requirements.txt)-$(
 stage horovod "$horovod_key" install_horovod "$horovod_key"
 if ! "$deps_only"; then
   stage hvd_omniccl "$horovod_key $(hash_of requirements.txt setup.py pyproject.toml hvd_omniccl native)" \
-    pip_install --no-build-isolation --no-deps --force-reinstall .
+    install_package
 fi
 printf 'setup: ready in %d s\n' "$SECONDS"
