@@ -37,15 +37,18 @@ stage_native() {
   run-clang-tidy -quiet -p build/native -j "$(nproc)" "$PWD/native/"
 }
 
+# Lines in reports, and half the time to compile.
+readonly sanitizer_options=(-DCMAKE_BUILD_TYPE=RelWithDebInfo '-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1')
+
 stage_asan() {
-  native_tests asan '' -DCMAKE_BUILD_TYPE=RelWithDebInfo -DOMNICCL_SANITIZE=address,undefined
+  native_tests asan '' "${sanitizer_options[@]}" -DOMNICCL_SANITIZE=address,undefined
 }
 
 stage_tsan() {
   # The sanitizer of older compilers cannot place its memory where the kernel randomises addresses strongly.
   local launcher=''
   if setarch -R true; then launcher='setarch -R'; fi
-  native_tests tsan "$launcher" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DOMNICCL_SANITIZE=thread
+  native_tests tsan "$launcher" "${sanitizer_options[@]}" -DOMNICCL_SANITIZE=thread
 }
 
 stage_python() {

@@ -1,30 +1,52 @@
 #include "aggregator/session.h"
 
-#include <cstring>
+#include <iomanip>
+#include <sstream>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
 #include "encoder/block_bitmap.h"
 #include "protocol/limits.h"
+#include "protocol/wire.h"
 
 namespace omniccl {
 namespace {
 
-std::string describe(const ContributionMessage& message) {
-  std::uint64_t elements = 0;
-  for (const BlockSegment& segment : message.segments) elements += segment.elements();
-  return "operation " + std::to_string(message.operation) + ", chunk " +
-         std::to_string(message.chunk) + ": " + std::to_string(elements) + " elements in " +
-         std::to_string(message.blocks) + " blocks of up to " +
-         std::to_string(message.segments.front().block_elements) + ", dtype " +
-         std::to_string(static_cast<int>(message.dtype)) + ", prescale " +
-         std::to_string(message.prescale);
+std::string describe(const BlockSegment& segment) {
+  return std::to_string(segment.elements()) + " elements in blocks of " +
+         std::to_string(segment.block_elements);
 }
 
-bool match(const ContributionMessage& a, const ContributionMessage& b) {
-  return a.operation == b.operation && a.chunk == b.chunk && a.dtype == b.dtype &&
-         a.prescale == b.prescale && a.blocks == b.blocks && a.segments == b.segments;
+std::string exactly(double value) {
+  std::ostringstream text;
+  text << std::setprecision(17) << value;
+  return text.str();
+}
+
+// What two contributions to the same chunk disagree on, as "<a's> and <b's>"; empty if on nothing.
+std::string difference(const ContributionMessage& a, const ContributionMessage& b) {
+  const auto both = [](const std::string& what, const auto& left, const auto& right) {
+    std::ostringstream text;
+    text << what << " " << left << " and " << right;
+    return text.str();
+  };
+  if (a.operation != b.operation) return both("operation", a.operation, b.operation);
+  if (a.chunk != b.chunk) return both("chunk", a.chunk, b.chunk);
+  if (a.dtype != b.dtype) return both("dtype", name_of(a.dtype), name_of(b.dtype));
+  if (a.prescale != b.prescale) {
+    return both("prescale factor", exactly(a.prescale), exactly(b.prescale));
+  }
+  if (a.segments.size() != b.segments.size()) {
+    return both("number of tensors in chunk " + std::to_string(a.chunk) + ":", a.segments.size(),
+                b.segments.size());
+  }
+  for (std::size_t i = 0; i < a.segments.size(); ++i) {
+    if (a.segments[i] == b.segments[i]) continue;
+    return both("tensor " + std::to_string(i) + " of chunk " + std::to_string(a.chunk) + ":",
+                describe(a.segments[i]), describe(b.segments[i]));
+  }
+  return "";
 }
 
 }  // namespace
@@ -58,8 +80,7 @@ MutableByteSpan Session::reserve(std::uint32_t rank, ContributionMessage& messag
   const std::uint64_t expected =
       elements_in(message.bitmap, message.segments) * size_of(message.dtype);
   if (payload_bytes != expected) {
-    throw Error(ErrorKind::kPeerFailure,
-                "sent a malformed frame: a payload that does not fit its bitmap");
+    throw malformed("a payload that does not fit its bitmap");
   }
   Queue& queue = queues_[rank];
   if (queue.ring == nullptr) queue.ring = std::make_unique<ByteRing>(memory_.ring_bytes);
@@ -90,22 +111,15 @@ bool Session::waits_only_for(std::uint32_t rank) const {
   return true;
 }
 
-std::vector<std::uint32_t> Session::missing() const {
-  std::vector<std::uint32_t> ranks;
-  for (std::uint32_t rank = 0; rank < queues_.size(); ++rank) {
-    if (!ready(queues_[rank])) ranks.push_back(rank);
-  }
-  return ranks;
-}
-
 void Session::check_match() const {
   const ContributionMessage& first = queues_[0].entries.front().message;
   for (std::uint32_t rank = 1; rank < queues_.size(); ++rank) {
     const ContributionMessage& other = queues_[rank].entries.front().message;
-    if (match(first, other)) continue;
-    throw Error(ErrorKind::kInvalidArgument, "the ranks reduce different tensors: rank 0 has " +
-                                                 describe(first) + "; rank " +
-                                                 std::to_string(rank) + " has " + describe(other));
+    const std::string text = difference(first, other);
+    if (text.empty()) continue;
+    throw Error(ErrorKind::kInvalidArgument,
+                "the ranks reduce different tensors; rank 0 and rank " + std::to_string(rank) +
+                    " have " + text);
   }
 }
 
@@ -154,8 +168,8 @@ const ChunkSum* Session::reduce() {
   sum_.element_size = element_size;
   sum_.united = united_;
   sum_.sums = {sums.data(), sums.size()};
-  sum_.ticket = first_ticket_ + released_.size();
-  released_.push_back(false);
+  sum_.ticket = first_ticket_ + readers_.size();
+  readers_.push_back(static_cast<std::uint32_t>(queues_.size()));
   std::swap(current_, queues_[0].entries.front().message);
   sum_.segments = current_.segments;
   pop_heads();
@@ -171,9 +185,9 @@ void Session::pop_heads() {
 }
 
 void Session::release(std::uint64_t ticket) {
-  released_[ticket - first_ticket_] = true;
-  while (!released_.empty() && released_.front()) {
-    released_.pop_front();
+  --readers_[ticket - first_ticket_];
+  while (!readers_.empty() && readers_.front() == 0) {
+    readers_.pop_front();
     ++first_ticket_;
     results_.release_oldest();
   }

@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "aggregator/byte_ring.h"
@@ -27,7 +26,8 @@
 
 namespace omniccl {
 
-// The sum of one chunk. Everything is valid until the next reduce(), `sums` until release().
+// The sum of one chunk. Everything is valid until the next reduce(), `sums` until release() was
+// called for each rank.
 struct ChunkSum {
   std::uint64_t operation = 0;
   std::uint32_t chunk = 0;
@@ -57,13 +57,13 @@ class Session {
 
   // Whether all ranks but `rank` have contributed to the next chunk, and `rank` has not.
   bool waits_only_for(std::uint32_t rank) const;
-  // Ranks that the next chunk waits for.
-  std::vector<std::uint32_t> missing() const;
+  // Whether the next chunk lacks the contribution of `rank`.
+  bool waits_for(std::uint32_t rank) const { return !ready(queues_[rank]); }
 
   // Sums the next chunk. Nothing when a contribution is missing or there is no room for the sums.
   // Throws Error(kInvalidArgument), naming both ranks, when two contributions do not match.
   const ChunkSum* reduce();
-  // The sums of `ticket` are not needed any more.
+  // One rank does not need the sums of `ticket` any more; after the last their memory is free.
   void release(std::uint64_t ticket);
 
  private:
@@ -89,7 +89,7 @@ class Session {
   SlotMemory memory_;
   std::vector<Queue> queues_;  // [rank]
   ByteRing results_;
-  std::deque<bool> released_;  // of the results that are out, oldest first
+  std::deque<std::uint32_t> readers_;  // ranks that need the results that are out, oldest first
   std::uint64_t first_ticket_ = 0;
   BlockReducer reducer_;
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 
 #include "base/error.h"
 
@@ -50,6 +51,18 @@ decltype(auto) dispatch(DataType dtype, Visitor&& visitor) {
 // Size of one element in bytes.
 inline std::size_t size_of(DataType dtype) {
   return dispatch(dtype, [](auto tag) { return sizeof(typename decltype(tag)::Type); });
+}
+
+// "float32", for messages.
+inline const char* name_of(DataType dtype) {
+  return dispatch(dtype, [](auto tag) {
+    using T = typename decltype(tag)::Type;
+    if constexpr (std::is_same_v<T, std::int32_t>) return "int32";
+    if constexpr (std::is_same_v<T, std::int64_t>) return "int64";
+    if constexpr (std::is_same_v<T, Float16>) return "float16";
+    if constexpr (std::is_same_v<T, float>) return "float32";
+    if constexpr (std::is_same_v<T, double>) return "float64";
+  });
 }
 
 // The dtype with wire value `value`, if there is one.

@@ -44,9 +44,11 @@ ChunkPlan::Position ChunkPlan::advance(Position start, std::uint32_t& blocks,
     const TensorView& tensor = tensors_[at.tensor];
     const std::uint64_t block_bytes = std::uint64_t{tensor.block_elements} * element_size_;
     const std::uint64_t rest = (tensor.elements - at.element - 1) / tensor.block_elements + 1;
-    const std::uint64_t room =
-        bytes < limits_.max_bytes ? (limits_.max_bytes - bytes) / block_bytes : 0;
-    std::uint64_t take = std::min({rest, room, std::uint64_t{limits_.max_blocks - blocks}});
+    const std::uint64_t room = limits_.max_bytes - std::min(bytes, limits_.max_bytes);
+    // The last block of a tensor weighs what it holds, not a whole block.
+    const bool all = (tensor.elements - at.element) * element_size_ <= room;
+    std::uint64_t take =
+        std::min(all ? rest : room / block_bytes, std::uint64_t{limits_.max_blocks - blocks});
     if (take == 0 && blocks == 0) take = 1;  // a chunk holds at least one block, however large
     if (take == 0) break;
     const std::uint64_t elements =
@@ -61,7 +63,7 @@ ChunkPlan::Position ChunkPlan::advance(Position start, std::uint32_t& blocks,
       segments->push_back({shape, tensor.input + offset, tensor.output + offset});
     }
     blocks += static_cast<std::uint32_t>(take);
-    bytes += take * block_bytes;
+    bytes += elements * element_size_;
     ++segment_count;
     at.element += elements;
     if (at.element == tensor.elements) at = {at.tensor + 1, 0};

@@ -1,6 +1,7 @@
 #include "encoder/kernels.h"
 
 #include <array>
+#include <type_traits>
 
 #include "encoder/cpu_features.h"
 #include "encoder/kernel_tables.h"
@@ -27,19 +28,14 @@ class Available {
 }  // namespace
 
 ReduceKernel KernelTable::reduce(DataType dtype) const {
-  switch (dtype) {
-    case DataType::kInt32:
-      return reduce_int32;
-    case DataType::kInt64:
-      return reduce_int64;
-    case DataType::kFloat16:
-      return reduce_float16;
-    case DataType::kFloat32:
-      return reduce_float32;
-    case DataType::kFloat64:
-      return reduce_float64;
-  }
-  throw Error(ErrorKind::kInvalidArgument, "unknown dtype");
+  return dispatch(dtype, [this](auto tag) {
+    using T = typename decltype(tag)::Type;
+    if constexpr (std::is_same_v<T, std::int32_t>) return reduce_int32;
+    if constexpr (std::is_same_v<T, std::int64_t>) return reduce_int64;
+    if constexpr (std::is_same_v<T, Float16>) return reduce_float16;
+    if constexpr (std::is_same_v<T, float>) return reduce_float32;
+    if constexpr (std::is_same_v<T, double>) return reduce_float64;
+  });
 }
 
 Span<const KernelTable* const> available_kernels() {

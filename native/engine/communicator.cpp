@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
+#include <iomanip>
+#include <new>
 #include <optional>
+#include <sstream>
 #include <utility>
 
 #include "aggregator/session.h"
@@ -68,6 +70,15 @@ ChunkLimits chunk_limits(const Reduction& reduction, const SlotMemory& memory,
   return limits;
 }
 
+Error as_error(const std::exception& error) {
+  const auto* ours = dynamic_cast<const Error*>(&error);
+  return ours != nullptr ? Error(*ours) : Error(ErrorKind::kSystem, error.what());
+}
+
+Error closed_error(const Connection& connection) {
+  return {ErrorKind::kPeerFailure, connection.peer() + " " + connection.closed_because()};
+}
+
 std::string join(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
@@ -102,22 +113,28 @@ class Communicator::Impl final : private OutgoingFrame::Owner {
     std::uint64_t cookie;
     Connection* connection;
     FrameSink* sink;
+    bool is_link;  // else a port
     bool polled_for_write = false;
+    bool closed = false;
   };
 
   void run(const Operation& operation);
-  bool done(const Operation& operation) const;
+  bool done() const;
   bool produce();
   bool sum_chunks(const Operation& operation);
   void contribute(const Operation& operation);
   void deliver(const Operation& operation, const ChunkSum& sum);
   bool flush();
   bool wait(bool idle);
+  void check_all_open() const;
+  void check_closed() const;
   bool receive(Channel& channel);
   void check_progress(bool progress);
-  std::vector<std::string> awaited() const;
+  std::string awaited() const;
   [[noreturn]] void fail(const Error& cause);
   void tell_peers(const Error& cause) noexcept;
+  void send_aborts(Poller& writable, Deadline deadline);
+  void log(LogLevel level, const std::string& text) const noexcept;
   void frame_sent(std::uint64_t ticket) override;
 
   CommunicatorConfig config_;
@@ -138,9 +155,7 @@ class Communicator::Impl final : private OutgoingFrame::Owner {
   // Of the operation in progress.
   std::uint64_t next_own_chunk_ = 0;  // of this rank's shard, to be contributed by this rank
   std::uint64_t next_own_result_ = 0;
-  std::uint32_t frames_pending_ = 0;           // result frames not sent yet
-  std::deque<std::uint32_t> tickets_pending_;  // [ticket - first_ticket_]: frames of it
-  std::uint64_t first_ticket_ = 0;
+  std::uint64_t chunk_count_ = 0;
   Clock::time_point last_progress_;
   bool warned_ = false;
   std::string operation_name_;
@@ -165,7 +180,7 @@ void Communicator::Impl::connect(Span<const Endpoint> endpoints) {
       set_data_options(mesh_socket.socket.get());
       return std::make_unique<TcpConnection>(
           std::move(mesh_socket.socket),
-          "rank " + std::to_string(rank) + " (" + mesh_socket.address + ")", memory_.ring_bytes,
+          "rank " + std::to_string(rank) + " (" + mesh_socket.address + ")", memory_.chunk_bytes,
           mesh_socket.bytes_sent, mesh_socket.bytes_received);
     };
     for (std::uint32_t rank = 0; rank < config_.size; ++rank) {
@@ -175,20 +190,18 @@ void Communicator::Impl::connect(Span<const Endpoint> endpoints) {
       ports_.push_back(std::make_unique<WorkerPort>(rank, open(rank, sockets.from_worker[rank]),
                                                     session_, memory_.chunk_bytes));
       channels_.push_back(
-          {rank, link_cookie(rank), &links_.back()->connection(), links_.back().get(), false});
+          {rank, link_cookie(rank), &links_.back()->connection(), links_.back().get(), true});
       channels_.push_back(
           {rank, port_cookie(rank), &ports_.back()->connection(), ports_.back().get(), false});
-      if (config_.log) {
-        config_.log(LogLevel::kDebug, "connected to " + links_.back()->connection().peer());
-      }
+      log(LogLevel::kInfo, "connected to " + links_.back()->connection().peer());
     }
     for (const Channel& channel : channels_) {
-      poller_.add(channel.connection->descriptor(), channel.cookie, false);
+      poller_.add(channel.connection->descriptor(), channel.cookie, {});
     }
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     listener_.reset();
-    failure_ = error;
-    throw;
+    failure_ = as_error(error);
+    throw Error(*failure_);
   }
   listener_.reset();  // nobody else may come
   connected_ = true;
@@ -220,7 +233,7 @@ void Communicator::Impl::allreduce(const Reduction& reduction) {
       config_.payload_checksum,
       stats_};
   ++next_operation_;
-  operation_name_ = reduction.name;
+  operation_name_ = reduction.name.empty() ? "unnamed tensors" : reduction.name;
   ++stats_.operations;
   stats_.tensors += reduction.tensors.size();
   stats_.bytes_reduced += plan.byte_count();
@@ -231,25 +244,34 @@ void Communicator::Impl::allreduce(const Reduction& reduction) {
 void Communicator::Impl::run(const Operation& operation) {
   for (const auto& link : links_) link->begin(operation);
   next_own_chunk_ = next_own_result_ = operation.shard_map.first_chunk(config_.rank);
+  chunk_count_ = operation.plan.chunk_count();
   last_progress_ = Clock::now();
   warned_ = false;
   try {
-    while (!done(operation)) {
+    check_all_open();
+    while (!done()) {
       bool progress = produce();
       progress |= sum_chunks(operation);
       progress |= flush();
-      if (done(operation)) break;
+      if (done()) break;
       progress |= wait(!progress);
+      check_closed();
       check_progress(progress);
     }
-  } catch (const Error& error) {
-    fail(error);
+  } catch (const PeerAborted& abort) {
+    fail(abort);  // the peer's own words
+  } catch (const std::exception& error) {
+    const Error cause = as_error(error);
+    fail(Error(cause.kind(), "rank " + std::to_string(config_.rank) + ", allreduce of " +
+                                 operation_name_ + ": " + cause.what()));
   }
 }
 
-bool Communicator::Impl::done(const Operation& operation) const {
-  return next_own_result_ >= operation.plan.chunk_count() && frames_pending_ == 0 &&
-         std::all_of(links_.begin(), links_.end(), [](const auto& link) { return link->done(); });
+bool Communicator::Impl::done() const {
+  return next_own_result_ >= chunk_count_ &&
+         std::all_of(links_.begin(), links_.end(), [](const auto& link) { return link->done(); }) &&
+         std::all_of(ports_.begin(), ports_.end(),
+                     [](const auto& port) { return port->connection().unsent_frames() == 0; });
 }
 
 bool Communicator::Impl::produce() {
@@ -261,9 +283,14 @@ bool Communicator::Impl::produce() {
 // Sums the chunks of this rank's shard for which all contributions are there. This rank's own comes
 // last, so that what the scan reads is in the cache for the sum.
 bool Communicator::Impl::sum_chunks(const Operation& operation) {
+  // A peer that takes no results gets no more: results without blocks cost no slot memory.
+  const bool unread = std::any_of(ports_.begin(), ports_.end(), [](const auto& port) {
+    return port->connection().unsent_frames() >= kMaxChunksInFlight;
+  });
+  if (unread) return false;
   unsigned summed = 0;
   for (; summed < kChunksPerTurn; ++summed) {
-    if (next_own_chunk_ < operation.plan.chunk_count() && session_.waits_only_for(config_.rank)) {
+    if (next_own_chunk_ < chunk_count_ && session_.waits_only_for(config_.rank)) {
       contribute(operation);
     }
     const ScopedTimer timer(stats_.decode_time);
@@ -292,33 +319,19 @@ void Communicator::Impl::contribute(const Operation& operation) {
 }
 
 void Communicator::Impl::deliver(const Operation& operation, const ChunkSum& sum) {
-  tickets_pending_.push_back(static_cast<std::uint32_t>(ports_.size()));
-  frames_pending_ += static_cast<std::uint32_t>(ports_.size());
   for (const auto& port : ports_) port->send_result(sum, config_.payload_checksum, *this);
   operation.plan.get(sum.chunk, own_chunk_);
   write_result(own_chunk_, sum.united, sum.sums, operation.rules);
   next_own_result_ += operation.shard_map.stride();
-  if (ports_.empty()) {
-    tickets_pending_.pop_front();
-    ++first_ticket_;
-    session_.release(sum.ticket);
-  }
+  session_.release(sum.ticket);
 }
 
-void Communicator::Impl::frame_sent(std::uint64_t ticket) {
-  --frames_pending_;
-  if (--tickets_pending_[ticket - first_ticket_] != 0) return;
-  session_.release(ticket);
-  while (!tickets_pending_.empty() && tickets_pending_.front() == 0) {
-    tickets_pending_.pop_front();
-    ++first_ticket_;
-  }
-}
+void Communicator::Impl::frame_sent(std::uint64_t ticket) { session_.release(ticket); }
 
 bool Communicator::Impl::flush() {
   bool any = false;
   for (Channel& channel : channels_) {
-    if (!channel.connection->has_unsent()) continue;
+    if (channel.connection->unsent_frames() == 0) continue;
     try {
       any |= channel.connection->flush();
     } catch (const Error& error) {
@@ -327,9 +340,9 @@ bool Communicator::Impl::flush() {
       }
       throw Error(error.kind(), channel.connection->peer() + " " + error.what());
     }
-    const bool want_write = channel.connection->has_unsent();
-    if (want_write != channel.polled_for_write) {
-      poller_.modify(channel.connection->descriptor(), channel.cookie, want_write);
+    const bool want_write = channel.connection->unsent_frames() != 0;
+    if (want_write != channel.polled_for_write && !channel.closed) {
+      poller_.modify(channel.connection->descriptor(), channel.cookie, {true, want_write});
       channel.polled_for_write = want_write;
     }
   }
@@ -350,7 +363,6 @@ bool Communicator::Impl::wait(bool idle) {
   }();
   bool any = false;
   for (const Poller::Event& event : events) {
-    any |= event.writable;
     if (!event.readable) continue;
     const auto rank = static_cast<std::uint32_t>(event.cookie / 2);
     const std::size_t pair = rank < config_.rank ? rank : rank - 1;  // own rank has no channels
@@ -361,11 +373,35 @@ bool Communicator::Impl::wait(bool idle) {
 
 bool Communicator::Impl::receive(Channel& channel) {
   try {
-    return channel.connection->receive(*channel.sink);
+    const bool any = channel.connection->receive(*channel.sink);
+    if (!channel.closed && !channel.connection->closed_because().empty()) {
+      channel.closed = true;
+      poller_.remove(channel.connection->descriptor());  // it would be reported for ever
+    }
+    return any;
   } catch (const PeerAborted&) {
     throw;
   } catch (const Error& error) {
     throw Error(error.kind(), channel.connection->peer() + " " + error.what());
+  }
+}
+
+// Every rank takes part in every operation that has something to reduce.
+void Communicator::Impl::check_all_open() const {
+  for (const Channel& channel : channels_) {
+    if (channel.closed && chunk_count_ != 0) throw closed_error(*channel.connection);
+  }
+}
+
+// A peer may close as soon as it owes nothing for this operation; before that it is a failure.
+void Communicator::Impl::check_closed() const {
+  const bool sums_missing = next_own_result_ < chunk_count_;
+  for (std::size_t i = 0; i < channels_.size(); ++i) {
+    const Channel& channel = channels_[i];
+    if (!channel.closed) continue;
+    const bool owes =
+        channel.is_link ? !links_[i / 2]->done() : sums_missing && session_.waits_for(channel.rank);
+    if (owes) throw closed_error(*channel.connection);
   }
 }
 
@@ -377,81 +413,98 @@ void Communicator::Impl::check_progress(bool progress) {
     return;
   }
   const auto stalled = now - last_progress_;
-  const auto seconds = [](auto duration) {
-    return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(duration).count());
+  const auto seconds = [](Nanoseconds duration) {
+    std::ostringstream text;
+    text << std::setprecision(3) << std::chrono::duration<double>(duration).count() << " s";
+    return text.str();
   };
   if (stalled >= config_.timeout) {
     throw Error(ErrorKind::kPeerFailure,
-                "no progress for " + seconds(config_.timeout) +
-                    " s (OMNICCL_TIMEOUT); waiting for " + join(awaited()) +
-                    "; look whether its process is stopped or its host cut off");
+                "no progress for " + seconds(config_.timeout) + " (OMNICCL_TIMEOUT); waiting for " +
+                    awaited() + "; look whether its process is stopped or its host cut off");
   }
   if (!warned_ && stalled >= config_.timeout / 3) {
     warned_ = true;
-    if (config_.log) {
-      config_.log(LogLevel::kWarning, "no progress for " + seconds(stalled) +
-                                          " s in the allreduce of " + operation_name_ +
-                                          "; waiting for " + join(awaited()));
-    }
+    log(LogLevel::kWarning, "no progress for " + seconds(stalled) + " in the allreduce of " +
+                                operation_name_ + "; waiting for " + awaited());
   }
 }
 
-// The peers whose contributions, results or reading this rank needs to go on.
-std::vector<std::string> Communicator::Impl::awaited() const {
-  const std::vector<std::uint32_t> missing = session_.missing();
+// The peers that this rank waits for: those whose contribution its shard lacks or that take no
+// results; else the shards that owe it results, which wait for somebody themselves.
+std::string Communicator::Impl::awaited() const {
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < links_.size(); ++i) {
-    const bool contribution =
-        std::find(missing.begin(), missing.end(), ports_[i]->rank()) != missing.end();
-    const bool unread = ports_[i]->connection().has_unsent();
-    if ((contribution && frames_pending_ == 0) || unread || !links_[i]->done()) {
-      names.push_back(links_[i]->connection().peer());
+  for (const auto& port : ports_) {
+    if ((next_own_result_ < chunk_count_ && session_.waits_for(port->rank())) ||
+        port->connection().unsent_frames() != 0) {
+      names.push_back(port->connection().peer());
     }
   }
-  if (names.empty()) names.emplace_back("nobody known");
-  return names;
+  if (names.empty()) {
+    for (const auto& link : links_) {
+      if (!link->done()) names.push_back(link->connection().peer());
+    }
+  }
+  return join(names);
 }
 
 void Communicator::Impl::fail(const Error& cause) {
-  const bool relayed = dynamic_cast<const PeerAborted*>(&cause) != nullptr;
-  const std::string where = "rank " + std::to_string(config_.rank) + ", allreduce of " +
-                            (operation_name_.empty() ? "unnamed tensors" : operation_name_) + ": ";
-  failure_ = relayed ? Error(cause) : Error(cause.kind(), where + cause.what());
-  tell_peers(*failure_);
-  if (config_.log) config_.log(LogLevel::kWarning, failure_->what());
-  throw Error(*failure_);
+  failure_ = cause;
+  tell_peers(cause);
+  log(LogLevel::kWarning, cause.what());
+  throw Error(cause);
 }
 
 // Sends each peer an abort message, for a bounded time. The connections stay open for reading: a
 // closed socket with unread data would take the message back.
 void Communicator::Impl::tell_peers(const Error& cause) noexcept {
   try {
+    Poller writable;
     for (Channel& channel : channels_) {
       channel.connection->drop_unstarted();
+      if (channel.closed) continue;
       OutgoingFrame& frame = channel.connection->prepare();
       encode_abort({cause.kind(), cause.what()}, frame.begin());
       frame.finish(FrameKind::kAbort, {}, false);
       channel.connection->submit();
+      writable.add(channel.connection->descriptor(), &channel - channels_.data(), {false, true});
     }
-    const Deadline deadline = Clock::now() + kAbortTime;
-    for (Channel& channel : channels_) {
-      Poller writable;
-      writable.add(channel.connection->descriptor(), 0, true);
-      try {
-        channel.connection->flush();
-        while (channel.connection->has_unsent() && Clock::now() < deadline) {
-          writable.wait(deadline - Clock::now());
-          channel.connection->flush();
-        }
-      } catch (const Error&) {
-        continue;  // this peer is gone; the others still want to know
-      }
-    }
+    send_aborts(writable, Clock::now() + kAbortTime);
   } catch (const std::exception& error) {
-    if (config_.log) config_.log(LogLevel::kWarning, std::string("no abort sent: ") + error.what());
+    log(LogLevel::kWarning, std::string("the peers were not told: ") + error.what());
   }
   // From here on nothing touches the tensors of the operation.
   for (Channel& channel : channels_) channel.connection->close_sending();
+}
+
+// Flushes the channels of `writable` (by index) until all is sent or `deadline` has come.
+void Communicator::Impl::send_aborts(Poller& writable, Deadline deadline) {
+  auto waiting = static_cast<std::size_t>(std::count_if(
+      channels_.begin(), channels_.end(), [](const Channel& c) { return !c.closed; }));
+  while (waiting != 0 && Clock::now() < deadline) {
+    for (const Poller::Event& event : writable.wait(deadline - Clock::now())) {
+      Connection& connection = *channels_[event.cookie].connection;
+      bool gone = false;
+      try {
+        connection.flush();
+      } catch (const Error&) {
+        gone = true;  // the others still want to know
+      }
+      if (gone || connection.unsent_frames() == 0) {
+        writable.remove(connection.descriptor());
+        --waiting;
+      }
+    }
+  }
+}
+
+void Communicator::Impl::log(LogLevel level, const std::string& text) const noexcept {
+  if (!config_.log) return;
+  try {
+    config_.log(level, text);
+  } catch (const std::exception&) {
+    return;  // where it fails there is nothing to report it to
+  }
 }
 
 Stats Communicator::Impl::stats() const {
@@ -466,8 +519,11 @@ Stats Communicator::Impl::stats() const {
   return total;
 }
 
-Communicator::Communicator(CommunicatorConfig config)
-    : impl_(std::make_unique<Impl>(std::move(config))) {}
+Communicator::Communicator(CommunicatorConfig config) try
+    : impl_(std::make_unique<Impl>(std::move(config))) {
+} catch (const std::bad_alloc&) {
+  throw Error(ErrorKind::kPrecondition, "OMNICCL_SLOT_MEMORY is more than this host can give");
+}
 Communicator::~Communicator() = default;
 const Endpoint& Communicator::endpoint() const { return impl_->endpoint(); }
 void Communicator::connect(Span<const Endpoint> endpoints) { impl_->connect(endpoints); }

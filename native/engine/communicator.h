@@ -63,8 +63,8 @@ struct Reduction {
 
 class Communicator {
  public:
-  // Throws Error(kSystem) when no listener can be opened, Error(kPrecondition) for an impossible
-  // configuration (it says what would do).
+  // Throws Error(kSystem) when no listener can be opened, Error(kInvalidArgument) for an impossible
+  // rank or size, Error(kPrecondition) when there is not that much memory.
   explicit Communicator(CommunicatorConfig config);
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -83,7 +83,7 @@ class Communicator {
   // Throws Error(kPeerFailure) naming the peer and the reason; later calls throw the same.
   void allreduce(const Reduction& reduction);
 
-  // Totals since construction. The bytes cover closed connections too.
+  // Totals since construction. Not to be called while another call runs.
   Stats stats() const;
 
  private:

@@ -16,6 +16,8 @@ namespace {
 constexpr std::size_t kMaxPendingStrangers = 64;
 constexpr Milliseconds kHandshakeTimeout{5'000};
 constexpr Milliseconds kMinAttemptTime{1'000};
+// Between two rounds over a rank's addresses.
+constexpr Milliseconds kRetryPause{100};
 
 constexpr std::uint64_t kListenerCookie = ~std::uint64_t{0};
 
@@ -92,12 +94,13 @@ class Mesh::Outgoing {
  public:
   std::vector<SocketAddress> addresses;
   std::size_t next = 0;
-  Clock::time_point attempt_ends;
+  Clock::time_point attempt_ends;  // or, without a channel, when the next round begins
   std::optional<HandshakeChannel<WorkerHandshake>> channel;
   bool connected = false;
-  // What was wrong with the addresses so far, in words.
+  // What was wrong with the addresses in this round, in words.
   std::string trouble;
   ErrorKind trouble_kind = ErrorKind::kPeerFailure;
+  std::string last_trouble = "no answer";  // of the last whole round
 
   std::string address() const { return addresses[next - 1].to_string(); }
   void note(const std::string& what, ErrorKind kind) {
@@ -133,7 +136,7 @@ Mesh::Mesh(std::uint32_t rank, std::uint32_t size, const SessionCredentials& cre
 Mesh::~Mesh() = default;
 
 MeshSockets Mesh::connect(Deadline deadline) {
-  poller_.add(listener_.descriptor(), kListenerCookie, false);
+  poller_.add(listener_.descriptor(), kListenerCookie, {});
   for (std::uint32_t peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
     outgoing_[peer] = std::make_unique<Outgoing>();
@@ -181,12 +184,18 @@ void Mesh::start_next_address(std::uint32_t peer, Deadline deadline) {
       out.note(error.what(), ErrorKind::kPeerFailure);
       continue;
     }
-    poller_.add(out.channel->descriptor(), peer, true);
+    poller_.add(out.channel->descriptor(), peer, {true, true});
     return;
   }
-  throw Error(out.trouble_kind,
-              "cannot reach rank " + std::to_string(peer) + ": " +
-                  (out.trouble.empty() ? "it published no address" : out.trouble));
+  const std::string trouble = out.trouble.empty() ? "it published no address" : out.trouble;
+  if (out.trouble_kind == ErrorKind::kPrecondition) {
+    throw Error(out.trouble_kind, "cannot reach rank " + std::to_string(peer) + ": " + trouble);
+  }
+  // It may be late, or its place for strangers full: another round.
+  out.next = 0;
+  out.attempt_ends = Clock::now() + kRetryPause;
+  out.last_trouble = trouble;
+  out.trouble.clear();
 }
 
 void Mesh::on_outgoing(std::uint32_t peer, Deadline deadline) {
@@ -197,6 +206,7 @@ void Mesh::on_outgoing(std::uint32_t peer, Deadline deadline) {
       const int error = connect_error(out.channel->descriptor());
       if (error != 0) throw Error(ErrorKind::kPeerFailure, std::strerror(error));
       out.connected = true;
+      out.attempt_ends = deadline;  // it is there, and may only be late with connect() itself
       out.channel->send(out.channel->handshake().hello());
     }
     out.channel->advance();
@@ -206,7 +216,7 @@ void Mesh::on_outgoing(std::uint32_t peer, Deadline deadline) {
     return;
   }
   if (!out.channel->done()) {
-    poller_.modify(out.channel->descriptor(), peer, out.channel->wants_write());
+    poller_.modify(out.channel->descriptor(), peer, {true, out.channel->wants_write()});
     return;
   }
   poller_.remove(out.channel->descriptor());
@@ -223,7 +233,7 @@ void Mesh::accept_all() {
     const std::uint64_t cookie = next_cookie_++;
     auto incoming = std::make_unique<Incoming>(
         std::move(socket), ShardHandshake(credentials_, rank_, size_), std::move(from));
-    poller_.add(incoming->channel.descriptor(), cookie, false);
+    poller_.add(incoming->channel.descriptor(), cookie, {});
     incoming_.emplace(cookie, std::move(incoming));
   }
 }
@@ -235,7 +245,7 @@ void Mesh::on_incoming(std::uint64_t cookie) {
   try {
     in.channel.advance();
     if (!in.channel.done()) {
-      poller_.modify(in.channel.descriptor(), cookie, in.channel.wants_write());
+      poller_.modify(in.channel.descriptor(), cookie, {true, in.channel.wants_write()});
       return;
     }
     const std::uint32_t worker = in.channel.handshake().worker();
@@ -257,7 +267,7 @@ void Mesh::on_incoming(std::uint64_t cookie) {
 void Mesh::expire(Clock::time_point now, Deadline deadline) {
   for (std::uint32_t peer = 0; peer < size_; ++peer) {
     if (outgoing_[peer] == nullptr || now < outgoing_[peer]->attempt_ends) continue;
-    outgoing_[peer]->note("no answer", ErrorKind::kPeerFailure);
+    if (outgoing_[peer]->channel) outgoing_[peer]->note("no answer", ErrorKind::kPeerFailure);
     start_next_address(peer, deadline);
   }
   for (auto it = incoming_.begin(); it != incoming_.end();) {
@@ -271,7 +281,7 @@ std::string Mesh::describe_missing() const {
     if (peer == rank_) continue;
     const std::string name = " rank " + std::to_string(peer);
     if (outgoing_[peer] != nullptr) {
-      text += name + " did not answer at " + outgoing_[peer]->address() + ";";
+      text += name + " cannot be reached (" + outgoing_[peer]->last_trouble + ");";
     } else if (!sockets_.from_worker[peer].socket) {
       text += name + " did not connect to this rank;";
     }

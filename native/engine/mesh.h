@@ -39,8 +39,9 @@ class Mesh {
        const TcpListener& listener, Span<const Endpoint> endpoints, const LogSink& log);
   ~Mesh();
 
-  // Throws Error(kPeerFailure), naming who is missing and why, at `deadline`; Error(kPrecondition)
-  // as soon as a rank can be reached but refuses the handshake at all its addresses.
+  // Tries the addresses of a rank in turn, again and again. Throws Error(kPeerFailure), naming who
+  // is missing and why, at `deadline`; Error(kPrecondition) as soon as a rank refuses the handshake
+  // and none of its addresses does better.
   MeshSockets connect(Deadline deadline);
 
  private:

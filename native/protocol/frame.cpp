@@ -16,10 +16,6 @@ constexpr std::uint32_t kMagic = 0x4E4D4F01;  // 01 'O' 'M' 'N' on the wire
 constexpr std::uint16_t kPayloadChecksumFlag = 1;
 constexpr std::size_t kHeadChecksumOffset = 20;
 
-Error malformed(const std::string& what) {
-  return {ErrorKind::kPeerFailure, "sent a malformed frame: " + what};
-}
-
 std::uint32_t head_checksum(ByteSpan prefix, ByteSpan head) {
   Crc32c crc;
   crc.update(prefix.slice(0, kHeadChecksumOffset));
@@ -60,6 +56,9 @@ std::optional<FrameHead> parse_frame(ByteSpan bytes, std::uint64_t max_payload_b
   if (reserved != 0 || (flags & ~kPayloadChecksumFlag) != 0) throw malformed("unknown flags");
   frame.kind = static_cast<FrameKind>(kind);
   frame.has_payload_checksum = (flags & kPayloadChecksumFlag) != 0;
+  if (!frame.has_payload_checksum && frame.payload_checksum != 0) {
+    throw malformed("a checksum where its flag says that there is none");
+  }
   return frame;
 }
 
@@ -73,8 +72,7 @@ std::vector<std::byte>& OutgoingFrame::begin() {
 
 void OutgoingFrame::finish(FrameKind kind, Span<const iovec> payload, bool payload_checksum,
                            Owner* owner, std::uint64_t token) {
-  std::uint64_t payload_bytes = 0;
-  for (const iovec& piece : payload) payload_bytes += piece.iov_len;
+  const std::uint64_t payload_bytes = total_bytes(payload);
   if (payload_bytes > std::numeric_limits<std::uint32_t>::max()) {
     throw Error(ErrorKind::kInvalidArgument, "a frame's payload is shorter than 4 GiB");
   }

@@ -36,6 +36,12 @@ struct FrameHead {
 // checksum, or whose payload is longer than `max_payload_bytes`.
 std::optional<FrameHead> parse_frame(ByteSpan bytes, std::uint64_t max_payload_bytes);
 
+inline std::uint64_t total_bytes(Span<const iovec> pieces) {
+  std::uint64_t bytes = 0;
+  for (const iovec& piece : pieces) bytes += piece.iov_len;
+  return bytes;
+}
+
 // A frame on its way out: a list of pieces, most of them in place in the caller's memory.
 class OutgoingFrame {
  public:

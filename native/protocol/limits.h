@@ -21,7 +21,7 @@ inline constexpr std::uint32_t kMaxBlockElements = 64 * 1024;
 inline constexpr std::uint32_t kMaxSize = 16 * 1024;
 
 // Target size of a chunk in bytes. Smaller costs more headers and wake-ups, larger falls out of the
-// second-level cache (docs/performance.md).
+// second-level cache.
 inline constexpr std::uint64_t kMaxChunkBytes = 128 * 1024;
 // Below this a chunk is not split further to give every shard a share.
 inline constexpr std::uint64_t kMinChunkBytes = 16 * 1024;

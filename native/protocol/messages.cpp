@@ -10,10 +10,6 @@
 namespace omniccl {
 namespace {
 
-Error malformed(const std::string& what) {
-  return {ErrorKind::kPeerFailure, "sent a malformed frame: " + what};
-}
-
 std::uint32_t read_block_count(ByteReader& reader) {
   const auto blocks = reader.read<std::uint32_t>();
   if (blocks == 0 || blocks > kMaxChunkBlocks) {

@@ -55,7 +55,7 @@ void encode_abort(const AbortMessage& message, std::vector<std::byte>& head);
 
 // Decode `head`, using the storage of `message` again. All throw Error(kPeerFailure) for a head
 // that breaks a rule of docs/protocol.md. After decode_contribution, segments and bitmap agree with
-// `blocks`, and `chunk_bytes` bounds the elements of the chunk.
+// `blocks`, and `max_chunk_bytes` bounds the elements of the chunk.
 void decode_contribution(ByteSpan head, std::uint64_t max_chunk_bytes,
                          ContributionMessage& message);
 void decode_result(ByteSpan head, ResultMessage& message);

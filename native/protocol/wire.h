@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -15,6 +16,11 @@ namespace omniccl {
 #if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "omniccl supports little-endian hosts only"
 #endif
+
+// The error for bytes that break a rule of the protocol; its text follows on the peer's name.
+inline Error malformed(const std::string& what) {
+  return {ErrorKind::kPeerFailure, "sent a malformed frame: " + what};
+}
 
 // Reads values one after the other; throws Error(kPeerFailure) past the end.
 class ByteReader {
@@ -30,7 +36,7 @@ class ByteReader {
   }
   ByteSpan take(std::size_t size) {
     if (size > bytes_.size() - offset_) {
-      throw Error(ErrorKind::kPeerFailure, "sent a malformed frame: it ends inside a field");
+      throw malformed("it ends inside a field");
     }
     const ByteSpan part = bytes_.slice(offset_, size);
     offset_ += size;
@@ -40,8 +46,7 @@ class ByteReader {
   // Throws Error(kPeerFailure) unless everything was read.
   void expect_end() const {
     if (remaining() != 0) {
-      throw Error(ErrorKind::kPeerFailure,
-                  "sent a malformed frame: it has bytes after its last field");
+      throw malformed("it has bytes after its last field");
     }
   }
 

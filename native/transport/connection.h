@@ -4,6 +4,7 @@
 
 #include <sys/uio.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -46,10 +47,14 @@ class Connection {
   // Throws Error(kPeerFailure) when the peer is gone.
   virtual bool flush() = 0;
   // Takes what has arrived, a bounded amount at a time. Returns whether any bytes moved.
-  // Throws Error(kPeerFailure) when the peer is gone or sent something malformed.
+  // Throws Error(kPeerFailure) when the peer sent something malformed.
   virtual bool receive(FrameSink& sink) = 0;
+  // Set by receive() once nothing more will come; whether something is missing is not for the
+  // connection to know. Empty while it is open.
+  virtual const std::string& closed_because() const = 0;
 
-  virtual bool has_unsent() const = 0;
+  // Frames that are not with the fabric completely.
+  virtual std::size_t unsent_frames() const = 0;
   // For the end after a failure: drops the queued frames of which nothing was sent yet, so that an
   // abort can follow at once; and drops everything and sends no more.
   virtual void drop_unstarted() = 0;

@@ -11,9 +11,11 @@
 namespace omniccl {
 namespace {
 
-void control(int epoll, int action, int descriptor, std::uint64_t cookie, bool want_write) {
+void control(int epoll, int action, int descriptor, std::uint64_t cookie,
+             Poller::Interest interest) {
   epoll_event event{};
-  event.events = want_write ? EPOLLIN | EPOLLOUT : EPOLLIN;
+  if (interest.read) event.events |= EPOLLIN;
+  if (interest.write) event.events |= EPOLLOUT;
   event.data.u64 = cookie;
   if (::epoll_ctl(epoll, action, descriptor, &event) != 0) throw system_error("epoll_ctl", errno);
 }
@@ -24,15 +26,15 @@ Poller::Poller() : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
   if (!epoll_) throw system_error("epoll_create1", errno);
 }
 
-void Poller::add(int descriptor, std::uint64_t cookie, bool want_write) {
-  control(epoll_.get(), EPOLL_CTL_ADD, descriptor, cookie, want_write);
+void Poller::add(int descriptor, std::uint64_t cookie, Interest interest) {
+  control(epoll_.get(), EPOLL_CTL_ADD, descriptor, cookie, interest);
 }
 
-void Poller::modify(int descriptor, std::uint64_t cookie, bool want_write) {
-  control(epoll_.get(), EPOLL_CTL_MOD, descriptor, cookie, want_write);
+void Poller::modify(int descriptor, std::uint64_t cookie, Interest interest) {
+  control(epoll_.get(), EPOLL_CTL_MOD, descriptor, cookie, interest);
 }
 
-void Poller::remove(int descriptor) { control(epoll_.get(), EPOLL_CTL_DEL, descriptor, 0, false); }
+void Poller::remove(int descriptor) { control(epoll_.get(), EPOLL_CTL_DEL, descriptor, 0, {}); }
 
 Span<const Poller::Event> Poller::wait(Nanoseconds timeout) {
   constexpr std::size_t kMaxEvents = 64;

@@ -21,9 +21,14 @@ class Poller {
 
   Poller();
 
-  // `cookie` comes back in the events of `descriptor`. Reading is always of interest.
-  void add(int descriptor, std::uint64_t cookie, bool want_write);
-  void modify(int descriptor, std::uint64_t cookie, bool want_write);
+  struct Interest {
+    bool read = true;
+    bool write = false;
+  };
+
+  // `cookie` comes back in the events of `descriptor`.
+  void add(int descriptor, std::uint64_t cookie, Interest interest);
+  void modify(int descriptor, std::uint64_t cookie, Interest interest);
   void remove(int descriptor);
 
   // Waits until something is ready or `timeout` has passed; zero only looks. The events stay valid

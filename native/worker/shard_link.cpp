@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "protocol/limits.h"
+#include "protocol/wire.h"
 
 namespace omniccl {
 
@@ -66,11 +67,8 @@ void ShardLink::begin_frame(const FrameHead& frame, std::vector<iovec>& payload)
   }
   list_destinations(receiving_, result_.united, result_.exclusive, operation_->plan.element_size(),
                     payload);
-  std::uint64_t bytes = 0;
-  for (const iovec& piece : payload) bytes += piece.iov_len;
-  if (bytes != frame.payload_bytes) {
-    throw Error(ErrorKind::kPeerFailure,
-                "sent a malformed frame: a payload that does not fit its bitmaps");
+  if (total_bytes(payload) != frame.payload_bytes) {
+    throw malformed("a payload that does not fit its bitmaps");
   }
 }
 

@@ -35,7 +35,6 @@ class ShardLink final : public FrameSink {
 
   Connection& connection() { return *connection_; }
   const Connection& connection() const { return *connection_; }
-  std::uint32_t shard() const { return shard_; }
 
   void begin(const Operation& operation);
   // Scans and queues up to `most` chunks, as far as the window admits. Returns whether any was.

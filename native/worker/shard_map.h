@@ -11,9 +11,6 @@ class ShardMap {
   ShardMap(std::uint32_t shards, std::uint64_t operation)
       : shards_(shards), first_(static_cast<std::uint32_t>(operation % shards)) {}
 
-  std::uint32_t shard_of(std::uint32_t chunk) const {
-    return static_cast<std::uint32_t>((std::uint64_t{chunk} + first_) % shards_);
-  }
   // The lowest chunk of `shard`; its next ones follow at distance stride().
   std::uint32_t first_chunk(std::uint32_t shard) const {
     return (shard + shards_ - first_) % shards_;

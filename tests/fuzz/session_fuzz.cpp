@@ -57,7 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const std::uint8_t action = input.next();
       if (action % 4 == 3) {
         if (tickets.empty()) continue;
-        session.release(tickets.front());
+        for (std::uint32_t rank = 0; rank < kSize; ++rank) session.release(tickets.front());
         tickets.pop_front();
         continue;
       }

@@ -57,6 +57,12 @@ TEST(ChunkPlan, CoversEveryTensorOnce) {
       {4096, 100, 2});
 }
 
+TEST(ChunkPlan, AShortTensorWeighsWhatItHolds) {
+  std::vector<TensorView> tensors;
+  for (std::uintptr_t i = 0; i < 200; ++i) tensors.push_back(tensor(10, 16'384, (i + 1) << 20));
+  EXPECT_EQ(ChunkPlan(DataType::kFloat32, tensors, {}).chunk_count(), 1U);
+}
+
 TEST(ChunkPlan, SkipsEmptyTensors) {
   const std::vector<TensorView> tensors{{nullptr, nullptr, 0, 256}};
   EXPECT_EQ(ChunkPlan(DataType::kFloat32, tensors, {}).chunk_count(), 0U);

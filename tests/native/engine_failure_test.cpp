@@ -5,6 +5,7 @@
 
 #include "support/ranks.h"
 #include "support/reference.h"
+#include "transport/tcp/tcp_socket.h"
 
 namespace omniccl::testing {
 namespace {
@@ -71,6 +72,57 @@ TEST(Failure, OfAPeerThatTakesNoPartIsFoundAfterTheTimeout) {
   }
 }
 
+// Whoever has its result owes nobody anything and may leave at once.
+TEST(Close, AfterTheLastOperationHurtsNobody) {
+  for (const std::uint32_t size : {2U, 3U, 4U}) {
+    for (int job = 0; job < 10; ++job) {
+      Ranks ranks(size, impatient());
+      for (const std::string& error : ranks.connect()) ASSERT_EQ(error, "");
+      const auto errors = on_each_rank(size, [&](std::uint32_t rank) {
+        reduce_ones(ranks[rank], 100'000);
+        ranks.owner(rank).reset();
+      });
+      for (const std::string& error : errors) ASSERT_EQ(error, "") << size << " ranks";
+    }
+  }
+}
+
+// Whatever is thrown inside of an operation, the communicator is through with its tensors.
+TEST(Failure, OfAnyKindIsFinal) {
+  CommunicatorConfig config = impatient();
+  config.size = 2;
+  config.loopback_only = true;
+  config.credentials = SessionCredentials::random();
+  Communicator other(config);
+  config.rank = 1;
+  config.log = [](LogLevel, const std::string&) { throw std::bad_alloc(); };
+  Communicator broken(config);
+  const std::vector<Endpoint> endpoints{other.endpoint(), broken.endpoint()};
+  for (const std::string& error : on_each_rank(
+           2, [&](std::uint32_t rank) { (rank == 0 ? other : broken).connect(endpoints); })) {
+    ASSERT_EQ(error, "");
+  }
+  const auto errors = on_each_rank(2, [&](std::uint32_t rank) {
+    if (rank == 1) reduce_ones(broken, 1'000'000);
+  });
+  EXPECT_TRUE(contains(errors[1], "OMNICCL_TIMEOUT")) << errors[1];
+  EXPECT_THROW(reduce_ones(broken, 10), Error);
+}
+
+TEST(Failure, OfAStalledShardNamesTheRankThatStallsIt) {
+  Ranks ranks(4, impatient());
+  for (const std::string& error : ranks.connect()) ASSERT_EQ(error, "");
+  const auto errors = on_each_rank(4, [&](std::uint32_t rank) {
+    if (rank != 3) reduce_ones(ranks[rank], 100);  // one chunk, on shard 0
+  });
+  for (const std::uint32_t rank : {0U, 1U, 2U}) {
+    const bool by_owner = contains(errors[rank], "waiting for rank 3");
+    const bool by_waiter = contains(errors[rank], "waiting for rank 0");
+    EXPECT_TRUE(by_owner || by_waiter) << errors[rank];
+    EXPECT_FALSE(contains(errors[rank], "waiting for rank 1")) << errors[rank];
+  }
+}
+
 TEST(Failure, IsFinal) {
   Ranks ranks(2, impatient());
   for (const std::string& error : ranks.connect()) ASSERT_EQ(error, "");
@@ -94,7 +146,7 @@ TEST(Failure, OfDifferentTensorsReachesEveryRank) {
   });
   for (const std::string& error : errors) {
     EXPECT_TRUE(contains(error, "different tensors") && contains(error, "999 elements") &&
-                contains(error, "1000 elements"))
+                contains(error, "1000 elements") && contains(error, "rank 1"))
         << error;
   }
 }
@@ -108,6 +160,30 @@ TEST(Connect, NamesTheRankThatIsMissing) {
   EXPECT_LT(steady_clock::now() - begin, impatient().connect_timeout + kAllowance);
   EXPECT_TRUE(contains(errors[0], "rank 2")) << errors[0];
   EXPECT_TRUE(contains(errors[1], "rank 2")) << errors[1];
+}
+
+// Several addresses, as hosts with many interfaces publish, and strangers in all places.
+TEST(Connect, WaitsForAPeerThatIsLate) {
+  CommunicatorConfig config;
+  config.connect_timeout = milliseconds{10'000};
+  config.size = 2;
+  config.loopback_only = true;
+  config.credentials = SessionCredentials::random();
+  Communicator early(config);
+  config.rank = 1;
+  Communicator late(config);
+  std::vector<Endpoint> endpoints{early.endpoint(), late.endpoint()};
+  for (Endpoint& endpoint : endpoints) {
+    for (std::size_t i = 1; i < 8; ++i) endpoint.addresses[i] = endpoint.addresses[0];
+  }
+  std::vector<UniqueFd> strangers;
+  for (int i = 0; i < 80; ++i) strangers.push_back(begin_connect(late.endpoint().addresses[0]));
+  const auto errors = on_each_rank(2, [&](std::uint32_t rank) {
+    if (rank == 1) std::this_thread::sleep_for(milliseconds{1'500});  // the lateness itself
+    (rank == 0 ? early : late).connect(endpoints);
+  });
+  EXPECT_EQ(errors[0], "");
+  EXPECT_EQ(errors[1], "");
 }
 
 TEST(Connect, RefusesAnotherKey) {

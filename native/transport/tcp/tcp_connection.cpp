@@ -1,10 +1,10 @@
 #include "transport/tcp/tcp_connection.h"
 
-#include <climits>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 
 #include "base/error.h"
@@ -25,17 +25,12 @@ constexpr std::size_t kMaxPieces = IOV_MAX;
 
 Error peer_failure(const std::string& what) { return {ErrorKind::kPeerFailure, what}; }
 
-std::uint64_t total(Span<const iovec> pieces) {
-  std::uint64_t bytes = 0;
-  for (const iovec& piece : pieces) bytes += piece.iov_len;
-  return bytes;
-}
-
 }  // namespace
 
 TcpConnection::TcpConnection(UniqueFd socket, std::string peer, std::uint64_t max_payload_bytes,
                              std::uint64_t handshake_sent, std::uint64_t handshake_received)
     : socket_(std::move(socket)),
+      owner_(::getpid()),
       peer_(std::move(peer)),
       max_payload_bytes_(max_payload_bytes),
       staging_(kStagingBytes),
@@ -43,6 +38,10 @@ TcpConnection::TcpConnection(UniqueFd socket, std::string peer, std::uint64_t ma
       last_head_bytes_(kUsualHeadBytes) {
   traffic_.bytes_sent = handshake_sent;
   traffic_.bytes_received = handshake_received;
+}
+
+TcpConnection::~TcpConnection() {
+  if (::getpid() == owner_) ::shutdown(socket_.get(), SHUT_RDWR);
 }
 
 OutgoingFrame& TcpConnection::prepare() {
@@ -110,7 +109,7 @@ bool TcpConnection::flush() {
       if (errno == EAGAIN || errno == EWOULDBLOCK) break;
       throw peer_failure(std::string("cannot be reached: ") + std::strerror(errno));
     }
-    const bool all = static_cast<std::uint64_t>(sent) == total(iovecs_);
+    const bool all = static_cast<std::uint64_t>(sent) == total_bytes(iovecs_);
     mark_sent(static_cast<std::size_t>(sent));
     moved = true;
     if (!all) break;  // the socket buffer is full; asking again would only tell so
@@ -130,7 +129,10 @@ void TcpConnection::close_sending() noexcept {
 
 bool TcpConnection::receive(FrameSink& sink) {
   const std::uint64_t before = traffic_.bytes_received;
-  while (traffic_.bytes_received - before < kReceiveBudget && read_some()) parse(sink);
+  while (closed_because_.empty() && traffic_.bytes_received - before < kReceiveBudget &&
+         read_some()) {
+    parse(sink);
+  }
   return traffic_.bytes_received != before;
 }
 
@@ -170,9 +172,13 @@ bool TcpConnection::read_some() {
   } while (got < 0 && errno == EINTR);
   if (got < 0) {
     if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
-    throw peer_failure(std::string("failed: ") + std::strerror(errno));
+    closed_because_ = std::string("cannot be reached: ") + std::strerror(errno);
+    return false;
   }
-  if (got == 0) throw peer_failure("closed the connection; did its process end?");
+  if (got == 0) {
+    closed_because_ = "closed the connection; did its process end?";
+    return false;
+  }
   traffic_.bytes_received += static_cast<std::uint64_t>(got);
 
   auto bytes = static_cast<std::uint64_t>(got);
@@ -206,7 +212,7 @@ void TcpConnection::parse(FrameSink& sink) {
     }
     payload_.clear();
     sink.begin_frame(*frame, payload_);
-    if (total(payload_) != frame->payload_bytes) {
+    if (total_bytes(payload_) != frame->payload_bytes) {
       throw Error(ErrorKind::kInvalidArgument, "a frame sink gave too little or too much room");
     }
     staging_begin_ += kFramePrefixBytes + frame->head.size();

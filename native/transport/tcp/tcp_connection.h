@@ -2,6 +2,8 @@
 // scattered by readv(). Small frames are read many at a time through a staging buffer.
 #pragma once
 
+#include <sys/types.h>
+
 #include <deque>
 #include <memory>
 #include <string>
@@ -18,12 +20,17 @@ class TcpConnection final : public Connection {
   // that already went over it, for the counts.
   TcpConnection(UniqueFd socket, std::string peer, std::uint64_t max_payload_bytes,
                 std::uint64_t handshake_sent, std::uint64_t handshake_received);
+  // Ends the connection for copies of the descriptor in forked children too, unless it runs in one.
+  ~TcpConnection() override;
+  TcpConnection(const TcpConnection&) = delete;
+  TcpConnection& operator=(const TcpConnection&) = delete;
 
   OutgoingFrame& prepare() override;
   void submit() override;
   bool flush() override;
   bool receive(FrameSink& sink) override;
-  bool has_unsent() const override { return !queue_.empty(); }
+  const std::string& closed_because() const override { return closed_because_; }
+  std::size_t unsent_frames() const override { return queue_.size(); }
   void drop_unstarted() override;
   void close_sending() noexcept override;
   int descriptor() const override { return socket_.get(); }
@@ -41,7 +48,9 @@ class TcpConnection final : public Connection {
   std::size_t staging_wanted() const;
 
   UniqueFd socket_;
+  pid_t owner_;  // the process that made it
   std::string peer_;
+  std::string closed_because_;
   std::uint64_t max_payload_bytes_;
   TrafficCounts traffic_;
 

@@ -176,9 +176,10 @@ UniqueFd TcpListener::accept(std::string& from) const {
                             SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (socket) {
     from = from_system(reinterpret_cast<const sockaddr*>(&storage)).to_string();
-  } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ECONNABORTED) {
+  } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
     throw system_error("accept", errno);
   }
+  // Anything else is the fault of that one connection, or says that there is none (accept(2)).
   return socket;
 }
 
