@@ -54,6 +54,19 @@ void check(const Reduction& reduction) {
   }
 }
 
+// In bytes. Throws Error(kInvalidArgument) for a block size that no frame can carry.
+std::uint64_t largest_block(const Reduction& reduction) {
+  std::uint64_t elements = 0;
+  for (const TensorView& tensor : reduction.tensors) {
+    if (tensor.block_elements > kMaxBlockElements) {
+      throw Error(ErrorKind::kInvalidArgument,
+                  "a block has at most " + std::to_string(kMaxBlockElements) + " elements");
+    }
+    elements = std::max(elements, std::min<std::uint64_t>(tensor.block_elements, tensor.elements));
+  }
+  return elements * size_of(reduction.dtype);
+}
+
 // Every shard gets a share of a small operation, as long as that leaves chunks worth a frame.
 ChunkLimits chunk_limits(const Reduction& reduction, const SlotMemory& memory,
                          std::uint32_t shards) {
@@ -103,20 +116,19 @@ class Communicator::Impl final : private OutgoingFrame::Owner {
   Stats stats() const;
 
  private:
-  // Cookies of the poller: a link's or a port's rank, and which of the two it is.
-  static std::uint64_t link_cookie(std::uint32_t rank) { return std::uint64_t{rank} * 2; }
-  static std::uint64_t port_cookie(std::uint32_t rank) { return std::uint64_t{rank} * 2 + 1; }
-
-  // The other end of a connection, with what the poller needs to know about it.
+  // A connection as the event loop sees it. The poller's cookie is its index in channels_.
   struct Channel {
     std::uint32_t rank;
-    std::uint64_t cookie;
     Connection* connection;
     FrameSink* sink;
-    bool is_link;  // else a port
+    ShardLink* link;  // null for a port's
     bool polled_for_write = false;
     bool closed = false;
   };
+
+  std::uint64_t index_of(const Channel& channel) const {
+    return static_cast<std::uint64_t>(&channel - channels_.data());
+  }
 
   void run(const Operation& operation);
   bool done() const;
@@ -189,14 +201,14 @@ void Communicator::Impl::connect(Span<const Endpoint> endpoints) {
           std::make_unique<ShardLink>(rank, open(rank, sockets.to_shard[rank]), memory_));
       ports_.push_back(std::make_unique<WorkerPort>(rank, open(rank, sockets.from_worker[rank]),
                                                     session_, memory_.chunk_bytes));
-      channels_.push_back(
-          {rank, link_cookie(rank), &links_.back()->connection(), links_.back().get(), true});
-      channels_.push_back(
-          {rank, port_cookie(rank), &ports_.back()->connection(), ports_.back().get(), false});
-      log(LogLevel::kInfo, "connected to " + links_.back()->connection().peer());
+      ShardLink& link = *links_.back();
+      WorkerPort& port = *ports_.back();
+      channels_.push_back({rank, &link.connection(), &link, &link});
+      channels_.push_back({rank, &port.connection(), &port, nullptr});
+      log(LogLevel::kInfo, "connected to " + link.connection().peer());
     }
-    for (const Channel& channel : channels_) {
-      poller_.add(channel.connection->descriptor(), channel.cookie, {});
+    for (std::size_t i = 0; i < channels_.size(); ++i) {
+      poller_.add(channels_[i].connection->descriptor(), i, {});
     }
   } catch (const std::exception& error) {
     listener_.reset();
@@ -211,16 +223,7 @@ void Communicator::Impl::allreduce(const Reduction& reduction) {
   if (failure_) throw Error(*failure_);
   if (!connected_) throw Error(ErrorKind::kInvalidArgument, "connect() comes before allreduce()");
   check(reduction);
-  std::uint64_t largest_block = 0;
-  for (const TensorView& tensor : reduction.tensors) {
-    if (tensor.block_elements > kMaxBlockElements) {
-      throw Error(ErrorKind::kInvalidArgument,
-                  "a block has at most " + std::to_string(kMaxBlockElements) + " elements");
-    }
-    const std::uint64_t elements = std::min<std::uint64_t>(tensor.block_elements, tensor.elements);
-    largest_block = std::max(largest_block, elements * size_of(reduction.dtype));
-  }
-  memory_.require(largest_block, config_.size);
+  memory_.require(largest_block(reduction), config_.size);
 
   const DefaultFpEnvironment fp_environment;
   const ChunkPlan plan(reduction.dtype, reduction.tensors,
@@ -342,7 +345,7 @@ bool Communicator::Impl::flush() {
     }
     const bool want_write = channel.connection->unsent_frames() != 0;
     if (want_write != channel.polled_for_write && !channel.closed) {
-      poller_.modify(channel.connection->descriptor(), channel.cookie, {true, want_write});
+      poller_.modify(channel.connection->descriptor(), index_of(channel), {true, want_write});
       channel.polled_for_write = want_write;
     }
   }
@@ -363,10 +366,7 @@ bool Communicator::Impl::wait(bool idle) {
   }();
   bool any = false;
   for (const Poller::Event& event : events) {
-    if (!event.readable) continue;
-    const auto rank = static_cast<std::uint32_t>(event.cookie / 2);
-    const std::size_t pair = rank < config_.rank ? rank : rank - 1;  // own rank has no channels
-    any |= receive(channels_[pair * 2 + event.cookie % 2]);
+    if (event.readable) any |= receive(channels_[event.cookie]);
   }
   return any;
 }
@@ -396,11 +396,10 @@ void Communicator::Impl::check_all_open() const {
 // A peer may close as soon as it owes nothing for this operation; before that it is a failure.
 void Communicator::Impl::check_closed() const {
   const bool sums_missing = next_own_result_ < chunk_count_;
-  for (std::size_t i = 0; i < channels_.size(); ++i) {
-    const Channel& channel = channels_[i];
+  for (const Channel& channel : channels_) {
     if (!channel.closed) continue;
-    const bool owes =
-        channel.is_link ? !links_[i / 2]->done() : sums_missing && session_.waits_for(channel.rank);
+    const bool owes = channel.link != nullptr ? !channel.link->done()
+                                              : sums_missing && session_.waits_for(channel.rank);
     if (owes) throw closed_error(*channel.connection);
   }
 }
@@ -467,7 +466,7 @@ void Communicator::Impl::tell_peers(const Error& cause) noexcept {
       encode_abort({cause.kind(), cause.what()}, frame.begin());
       frame.finish(FrameKind::kAbort, {}, false);
       channel.connection->submit();
-      writable.add(channel.connection->descriptor(), &channel - channels_.data(), {false, true});
+      writable.add(channel.connection->descriptor(), index_of(channel), {false, true});
     }
     send_aborts(writable, Clock::now() + kAbortTime);
   } catch (const std::exception& error) {
