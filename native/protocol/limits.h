@@ -27,8 +27,8 @@ inline constexpr std::uint64_t kMaxChunkBytes = 128 * 1024;
 inline constexpr std::uint64_t kMinChunkBytes = 16 * 1024;
 // Chunks in flight from one rank to one shard: bounds the shard's records of them.
 inline constexpr std::uint32_t kMaxChunksInFlight = 256;
-// Slot memory per rank when none is configured: small enough for the last-level cache at common
-// sizes (docs/adr/0007-slot-memory.md).
+// Slot memory of a rank, per rank of the group, when none is configured: small enough for the
+// last-level cache at common sizes (docs/adr/0007-slot-memory.md).
 inline constexpr std::uint64_t kDefaultSlotMemoryPerPeer = 512 * 1024;
 
 }  // namespace omniccl
