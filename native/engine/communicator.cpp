@@ -306,10 +306,7 @@ bool Communicator::Impl::sum_chunks(const Operation& operation) {
 
 void Communicator::Impl::contribute(const Operation& operation) {
   const ScopedTimer timer(stats_.scan_time);
-  operation.plan.get(static_cast<std::uint32_t>(next_own_chunk_), own_chunk_);
-  encode(own_chunk_, operation.plan.element_size(), *config_.kernels, own_encoded_);
-  stats_.blocks += own_encoded_.blocks;
-  stats_.nonzero_blocks += own_encoded_.nonzero_blocks;
+  operation.scan(next_own_chunk_, own_chunk_, own_encoded_);
   own_message_.operation = operation.number;
   own_message_.chunk = own_encoded_.index;
   own_message_.dtype = operation.rules.dtype;

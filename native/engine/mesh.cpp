@@ -100,8 +100,10 @@ class Mesh::Outgoing {
   // What was wrong with the addresses in this round, in words.
   std::string trouble;
   ErrorKind trouble_kind = ErrorKind::kPeerFailure;
-  std::string last_trouble = "no answer";  // of the last whole round
+  std::string last_trouble;  // of the last whole round
 
+  // What is known to be wrong, the attempt under way included.
+  std::string describe() const { return channel ? address() + ": no answer" : last_trouble; }
   std::string address() const { return addresses[next - 1].to_string(); }
   void note(const std::string& what, ErrorKind kind) {
     trouble += (trouble.empty() ? "" : "; ") + address() + ": " + what;
@@ -255,8 +257,9 @@ void Mesh::on_incoming(std::uint64_t cookie) {
     poller_.remove(in.channel.descriptor());
     sockets_.from_worker[worker] = in.channel.release(in.from);
   } catch (const Error& error) {
-    if (log_)
+    if (log_) {
       log_(LogLevel::kWarning, "refused a connection from " + in.from + ": " + error.what());
+    }
     const std::vector<std::byte>& refusal = in.channel.handshake().refusal();
     // One attempt: a stranger gets no more, and no buffer of ours waits for it.
     ::send(in.channel.descriptor(), refusal.data(), refusal.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -281,7 +284,7 @@ std::string Mesh::describe_missing() const {
     if (peer == rank_) continue;
     const std::string name = " rank " + std::to_string(peer);
     if (outgoing_[peer] != nullptr) {
-      text += name + " cannot be reached (" + outgoing_[peer]->last_trouble + ");";
+      text += name + " cannot be reached (" + outgoing_[peer]->describe() + ");";
     } else if (!sockets_.from_worker[peer].socket) {
       text += name + " did not connect to this rank;";
     }

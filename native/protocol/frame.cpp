@@ -79,9 +79,8 @@ void OutgoingFrame::finish(FrameKind kind, Span<const iovec> payload, bool paylo
   Crc32c crc;
   if (payload_checksum) crc.update(payload);
 
-  std::vector<std::byte> prefix;
-  prefix.reserve(kFramePrefixBytes);
-  ByteWriter writer(prefix);
+  prefix_.clear();
+  ByteWriter writer(prefix_);
   writer.write(kMagic);
   writer.write(static_cast<std::uint8_t>(kind));
   writer.write(std::uint8_t{0});
@@ -91,8 +90,8 @@ void OutgoingFrame::finish(FrameKind kind, Span<const iovec> payload, bool paylo
   writer.write(payload_checksum ? crc.value() : 0U);
   const ByteSpan head(head_);
   writer.write(
-      head_checksum(prefix, head.slice(kFramePrefixBytes, head_.size() - kFramePrefixBytes)));
-  std::memcpy(head_.data(), prefix.data(), kFramePrefixBytes);
+      head_checksum(prefix_, head.slice(kFramePrefixBytes, head_.size() - kFramePrefixBytes)));
+  std::memcpy(head_.data(), prefix_.data(), kFramePrefixBytes);
 
   pieces_.push_back({head_.data(), head_.size()});
   add_payload(payload);

@@ -73,6 +73,7 @@ class OutgoingFrame {
  private:
   void add_payload(Span<const iovec> payload);
 
+  std::vector<std::byte> prefix_;   // as it is written, before it goes to the front of head_
   std::vector<std::byte> head_;     // prefix and head
   std::vector<std::byte> staging_;  // the copied pieces
   std::vector<iovec> pieces_;

@@ -8,6 +8,13 @@
 
 namespace omniccl {
 
+void Operation::scan(std::uint64_t index, Chunk& chunk, EncodedChunk& encoded) const {
+  plan.get(static_cast<std::uint32_t>(index), chunk);
+  encode(chunk, plan.element_size(), *rules.kernels, encoded);
+  stats.blocks += encoded.blocks;
+  stats.nonzero_blocks += encoded.nonzero_blocks;
+}
+
 ShardLink::ShardLink(std::uint32_t shard, std::unique_ptr<Connection> connection,
                      const SlotMemory& memory)
     : shard_(shard),
@@ -26,11 +33,7 @@ bool ShardLink::produce(unsigned most) {
   for (; produced < most && next_chunk_ < chunk_count_; ++produced) {
     const ScopedTimer timer(operation_->stats.scan_time);
     if (!has_encoded_) {
-      const ChunkPlan& plan = operation_->plan;
-      plan.get(static_cast<std::uint32_t>(next_chunk_), sending_);
-      encode(sending_, plan.element_size(), *operation_->rules.kernels, encoded_);
-      operation_->stats.blocks += encoded_.blocks;
-      operation_->stats.nonzero_blocks += encoded_.nonzero_blocks;
+      operation_->scan(next_chunk_, sending_, encoded_);
       has_encoded_ = true;
     }
     if (!window_.admits(encoded_.payload_bytes)) break;

@@ -27,6 +27,10 @@ struct Operation {
   DecodeRules rules;
   bool payload_checksum = true;
   Stats& stats;
+
+  // Scans chunk `index` and counts its blocks; `chunk` and `encoded` are storage that is used
+  // again.
+  void scan(std::uint64_t index, Chunk& chunk, EncodedChunk& encoded) const;
 };
 
 class ShardLink final : public FrameSink {

@@ -89,24 +89,30 @@ TEST(Close, AfterTheLastOperationHurtsNobody) {
 
 // Whatever is thrown inside of an operation, the communicator is through with its tensors.
 TEST(Failure, OfAnyKindIsFinal) {
+  KernelTable failing = find_kernels("scalar");
+  failing.scan = [](const std::byte*, const BlockSegment&, std::size_t, MutableByteSpan,
+                    std::size_t) -> std::size_t { throw std::bad_alloc(); };
+  Ranks ranks(2, impatient(), [&](CommunicatorConfig& config) {
+    if (config.rank == 1) config.kernels = &failing;
+  });
+  for (const std::string& error : ranks.connect()) ASSERT_EQ(error, "");
+  const auto errors = ranks.run(
+      [](std::uint32_t, Communicator& communicator) { reduce_ones(communicator, 1'000'000); });
+  EXPECT_TRUE(contains(errors[0], "rank 1") && contains(errors[0], "bad_alloc")) << errors[0];
+  EXPECT_EQ(errors[1], errors[0]);
+  EXPECT_THROW(reduce_ones(ranks[1], 10), Error);
+}
+
+TEST(Failure, OfTheLogSinkHurtsNobody) {
   CommunicatorConfig config = impatient();
-  config.size = 2;
-  config.loopback_only = true;
-  config.credentials = SessionCredentials::random();
-  Communicator other(config);
-  config.rank = 1;
   config.log = [](LogLevel, const std::string&) { throw std::bad_alloc(); };
-  Communicator broken(config);
-  const std::vector<Endpoint> endpoints{other.endpoint(), broken.endpoint()};
-  for (const std::string& error : on_each_rank(
-           2, [&](std::uint32_t rank) { (rank == 0 ? other : broken).connect(endpoints); })) {
-    ASSERT_EQ(error, "");
-  }
+  Ranks ranks(2, config);
+  for (const std::string& error : ranks.connect()) ASSERT_EQ(error, "");
   const auto errors = on_each_rank(2, [&](std::uint32_t rank) {
-    if (rank == 1) reduce_ones(broken, 1'000'000);
+    if (rank == 1) reduce_ones(ranks[1], 1'000'000);
   });
   EXPECT_TRUE(contains(errors[1], "OMNICCL_TIMEOUT")) << errors[1];
-  EXPECT_THROW(reduce_ones(broken, 10), Error);
+  EXPECT_THROW(reduce_ones(ranks[1], 10), Error);
 }
 
 TEST(Failure, OfAStalledShardNamesTheRankThatStallsIt) {
@@ -162,70 +168,62 @@ TEST(Connect, NamesTheRankThatIsMissing) {
   EXPECT_TRUE(contains(errors[1], "rank 2")) << errors[1];
 }
 
+// The address and port are what a person needs to look for a packet filter.
+TEST(Connect, NamesTheAddressThatDoesNotAnswer) {
+  Ranks ranks(2, impatient());
+  const auto errors = on_each_rank(2, [&](std::uint32_t rank) {
+    if (rank == 0) ranks[0].connect(ranks.endpoints());
+  });
+  EXPECT_TRUE(contains(errors[0], ranks.endpoints()[1].addresses[0].to_string())) << errors[0];
+}
+
 // Several addresses, as hosts with many interfaces publish, and strangers in all places.
 TEST(Connect, WaitsForAPeerThatIsLate) {
   CommunicatorConfig config;
   config.connect_timeout = milliseconds{10'000};
-  config.size = 2;
-  config.loopback_only = true;
-  config.credentials = SessionCredentials::random();
-  Communicator early(config);
-  config.rank = 1;
-  Communicator late(config);
-  std::vector<Endpoint> endpoints{early.endpoint(), late.endpoint()};
-  for (Endpoint& endpoint : endpoints) {
+  Ranks ranks(2, config);
+  for (Endpoint& endpoint : ranks.endpoints()) {
     for (std::size_t i = 1; i < 8; ++i) endpoint.addresses[i] = endpoint.addresses[0];
   }
   std::vector<UniqueFd> strangers;
-  for (int i = 0; i < 80; ++i) strangers.push_back(begin_connect(late.endpoint().addresses[0]));
+  for (int i = 0; i < 80; ++i) {
+    strangers.push_back(begin_connect(ranks.endpoints()[1].addresses[0]));
+  }
   const auto errors = on_each_rank(2, [&](std::uint32_t rank) {
     if (rank == 1) std::this_thread::sleep_for(milliseconds{1'500});  // the lateness itself
-    (rank == 0 ? early : late).connect(endpoints);
+    ranks[rank].connect(ranks.endpoints());
   });
   EXPECT_EQ(errors[0], "");
   EXPECT_EQ(errors[1], "");
 }
 
 TEST(Connect, RefusesAnotherKey) {
-  CommunicatorConfig config = impatient();
-  config.size = 2;
-  config.loopback_only = true;
-  config.credentials = SessionCredentials::random();
-  Communicator first(config);
-  config.rank = 1;
-  config.credentials.key[0] ^= 1;
-  Communicator second(config);
-  const std::vector<Endpoint> endpoints{first.endpoint(), second.endpoint()};
-  const auto errors =
-      on_each_rank(2, [&](std::uint32_t rank) { (rank == 0 ? first : second).connect(endpoints); });
+  Ranks ranks(2, impatient(), [](CommunicatorConfig& config) {
+    if (config.rank == 1) config.credentials.key[0] ^= 1;
+  });
+  const auto errors = ranks.connect();
   EXPECT_TRUE(contains(errors[0], "key") || contains(errors[1], "key")) << errors[0] << errors[1];
   EXPECT_NE(errors[0], "");
   EXPECT_NE(errors[1], "");
 }
 
-TEST(Connect, RefusesAnotherSessionOrSize) {
-  for (const bool other_size : {false, true}) {
-    CommunicatorConfig config = impatient();
-    config.size = 2;
-    config.loopback_only = true;
-    config.credentials = SessionCredentials::random();
-    Communicator first(config);
-    config.rank = 1;
-    if (other_size) {
-      config.size = 3;
-    } else {
-      config.credentials.session_id[0] ^= 1;
-    }
-    Communicator second(config);
-    std::vector<Endpoint> endpoints{first.endpoint(), second.endpoint()};
-    const auto errors = on_each_rank(2, [&](std::uint32_t rank) {
-      std::vector<Endpoint> own = endpoints;
-      if (rank == 1 && other_size) own.push_back(endpoints[0]);
-      (rank == 0 ? first : second).connect(own);
-    });
-    EXPECT_NE(errors[0], "");
-    EXPECT_NE(errors[1], "");
-  }
+TEST(Connect, RefusesAnotherSession) {
+  Ranks ranks(2, impatient(), [](CommunicatorConfig& config) {
+    if (config.rank == 1) config.credentials.session_id[0] ^= 1;
+  });
+  for (const std::string& error : ranks.connect()) EXPECT_NE(error, "");
+}
+
+TEST(Connect, RefusesAnotherSize) {
+  Ranks ranks(2, impatient(), [](CommunicatorConfig& config) {
+    if (config.rank == 1) config.size = 3;
+  });
+  const auto errors = on_each_rank(2, [&](std::uint32_t rank) {
+    std::vector<Endpoint> endpoints = ranks.endpoints();
+    if (rank == 1) endpoints.push_back(endpoints[0]);
+    ranks[rank].connect(endpoints);
+  });
+  for (const std::string& error : errors) EXPECT_NE(error, "");
 }
 
 }  // namespace

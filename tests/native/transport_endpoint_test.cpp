@@ -72,24 +72,14 @@ TEST(TcpListener, PublishesItsPortOnEveryAddress) {
 }
 
 TEST(Connect, FallsBackToTheNextAddress) {
-  CommunicatorConfig config;
-  config.size = 2;
-  config.loopback_only = true;
-  config.credentials = SessionCredentials::random();
-  Communicator first(config);
-  config.rank = 1;
-  Communicator second(config);
+  Ranks ranks(2);
   // A port on which nobody listens, then the right one.
-  std::vector<Endpoint> endpoints{first.endpoint(), second.endpoint()};
-  for (Endpoint& peer : endpoints) {
+  for (Endpoint& peer : ranks.endpoints()) {
     peer.addresses[1] = peer.addresses[0];
     peer.addresses[0] = ipv4(127, 0, 0, 1, 8);
     peer.addresses[0].port = 1;
   }
-  const auto errors =
-      on_each_rank(2, [&](std::uint32_t rank) { (rank == 0 ? first : second).connect(endpoints); });
-  EXPECT_EQ(errors[0], "");
-  EXPECT_EQ(errors[1], "");
+  for (const std::string& error : ranks.connect()) EXPECT_EQ(error, "");
 }
 
 }  // namespace

@@ -32,13 +32,17 @@ inline std::vector<std::string> on_each_rank(std::uint32_t size,
 // A communicator per rank, not yet connected.
 class Ranks {
  public:
-  explicit Ranks(std::uint32_t size, CommunicatorConfig base = {}) {
+  // `change` may make a rank's configuration differ from `base`.
+  explicit Ranks(std::uint32_t size, CommunicatorConfig base = {},
+                 const std::function<void(CommunicatorConfig&)>& change = {}) {
     base.size = size;
     base.loopback_only = true;
     base.credentials = SessionCredentials::random();
     for (std::uint32_t rank = 0; rank < size; ++rank) {
-      base.rank = rank;
-      communicators_.push_back(std::make_unique<Communicator>(base));
+      CommunicatorConfig config = base;
+      config.rank = rank;
+      if (change) change(config);
+      communicators_.push_back(std::make_unique<Communicator>(config));
       endpoints_.push_back(communicators_.back()->endpoint());
     }
   }
@@ -46,7 +50,8 @@ class Ranks {
   std::uint32_t size() const { return static_cast<std::uint32_t>(communicators_.size()); }
   Communicator& operator[](std::uint32_t rank) { return *communicators_[rank]; }
   std::unique_ptr<Communicator>& owner(std::uint32_t rank) { return communicators_[rank]; }
-  const std::vector<Endpoint>& endpoints() const { return endpoints_; }
+  // What connect() uses; a test may edit them.
+  std::vector<Endpoint>& endpoints() { return endpoints_; }
 
   std::vector<std::string> connect() {
     return on_each_rank(size(), [&](std::uint32_t rank) { (*this)[rank].connect(endpoints_); });
