@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <deque>
-#include <memory>
 
+#include "base/mapped_memory.h"
 #include "base/span.h"
 
 namespace omniccl {
@@ -13,7 +13,7 @@ class ByteRing {
  public:
   // Pieces of at most P bytes always fit while at most `capacity` - P bytes are out: less than P
   // bytes at the end stay unused when a piece goes to the beginning.
-  explicit ByteRing(std::size_t capacity) : buffer_(new std::byte[capacity]), capacity_(capacity) {}
+  explicit ByteRing(std::size_t capacity) : buffer_(capacity) {}
 
   // Room for `size` bytes after the last piece; an empty span with a null data() when there is
   // none.
@@ -25,7 +25,7 @@ class ByteRing {
       if (wrapped_) {
         if (head - tail < size) return {};
         offset = tail;
-      } else if (capacity_ - tail >= size) {
+      } else if (buffer_.size() - tail >= size) {
         offset = tail;
       } else if (head >= size) {
         wrapped_ = true;
@@ -34,10 +34,10 @@ class ByteRing {
       }
     } else {
       wrapped_ = false;
-      if (size > capacity_) return {};
+      if (size > buffer_.size()) return {};
     }
     pieces_.push_back({offset, size});
-    return {buffer_.get() + offset, size};
+    return {buffer_.data() + offset, size};
   }
 
   // Gives the oldest piece back.
@@ -53,8 +53,7 @@ class ByteRing {
     std::size_t size;
   };
 
-  std::unique_ptr<std::byte[]> buffer_;  // untouched until used
-  std::size_t capacity_;
+  MappedMemory buffer_;
   std::deque<Piece> pieces_;
   bool wrapped_ = false;  // the newest pieces lie before the oldest
 };

@@ -1,5 +1,6 @@
 #include "aggregator/session.h"
 
+#include <algorithm>
 #include <iomanip>
 #include <sstream>
 #include <string>
@@ -109,6 +110,11 @@ bool Session::waits_only_for(std::uint32_t rank) const {
     if (ready(queues_[other]) == (other == rank)) return false;
   }
   return true;
+}
+
+bool Session::has_contributions() const {
+  return std::any_of(queues_.begin(), queues_.end(),
+                     [](const Queue& queue) { return !queue.entries.empty(); });
 }
 
 void Session::check_match() const {

@@ -60,6 +60,9 @@ class Session {
   // Whether the next chunk lacks the contribution of `rank`.
   bool waits_for(std::uint32_t rank) const { return !ready(queues_[rank]); }
 
+  // Whether any contribution has not been summed yet, complete or not.
+  bool has_contributions() const;
+
   // Sums the next chunk. Nothing when a contribution is missing or there is no room for the sums.
   // Throws Error(kInvalidArgument), naming both ranks, when two contributions do not match.
   const ChunkSum* reduce();

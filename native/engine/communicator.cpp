@@ -1,22 +1,23 @@
 #include "engine/communicator.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iomanip>
+#include <limits>
 #include <new>
 #include <optional>
 #include <sstream>
 #include <utility>
 
-#include "aggregator/session.h"
-#include "aggregator/worker_port.h"
+#include "aggregator/shard.h"
 #include "base/error.h"
 #include "base/fp_environment.h"
 #include "encoder/block_encoder.h"
 #include "encoder/chunk_plan.h"
 #include "engine/mesh.h"
+#include "engine/reduction_plan.h"
 #include "protocol/limits.h"
 #include "protocol/slot_memory.h"
+#include "transport/channel.h"
 #include "transport/poller.h"
 #include "transport/tcp/tcp_connection.h"
 #include "transport/tcp/tcp_socket.h"
@@ -32,6 +33,8 @@ namespace {
 constexpr unsigned kChunksPerTurn = 16;
 // How long a failing rank tries to tell its peers why.
 constexpr Milliseconds kAbortTime{500};
+// A dedicated shard keeps time too, and knows which rank is late: it speaks first.
+constexpr Milliseconds kShardSpeaksFirst{1'000};
 
 CommunicatorConfig checked(CommunicatorConfig config) {
   if (config.size == 0 || config.size > kMaxSize || config.rank >= config.size) {
@@ -39,57 +42,17 @@ CommunicatorConfig checked(CommunicatorConfig config) {
                 "rank " + std::to_string(config.rank) + " of " + std::to_string(config.size) +
                     " is not possible; the size is 1 to " + std::to_string(kMaxSize));
   }
+  if (config.aggregators.size() > kMaxSize) {
+    throw Error(ErrorKind::kInvalidArgument,
+                "there are at most " + std::to_string(kMaxSize) + " aggregators");
+  }
   if (config.kernels == nullptr) config.kernels = &find_kernels("auto");
   return config;
-}
-
-void check(const Reduction& reduction) {
-  const auto valid = [](double factor) { return std::isfinite(factor) && factor > 0; };
-  if (!valid(reduction.prescale) || !valid(reduction.postscale)) {
-    throw Error(ErrorKind::kInvalidArgument, "scale factors are positive and finite");
-  }
-  const bool integer = reduction.dtype == DataType::kInt32 || reduction.dtype == DataType::kInt64;
-  if (integer && reduction.prescale != 1.0) {
-    throw Error(ErrorKind::kInvalidArgument, "integers take no prescale factor");
-  }
-}
-
-// In bytes. Throws Error(kInvalidArgument) for a block size that no frame can carry.
-std::uint64_t largest_block(const Reduction& reduction) {
-  std::uint64_t elements = 0;
-  for (const TensorView& tensor : reduction.tensors) {
-    if (tensor.block_elements > kMaxBlockElements) {
-      throw Error(ErrorKind::kInvalidArgument,
-                  "a block has at most " + std::to_string(kMaxBlockElements) + " elements");
-    }
-    elements = std::max(elements, std::min<std::uint64_t>(tensor.block_elements, tensor.elements));
-  }
-  return elements * size_of(reduction.dtype);
-}
-
-// Every shard gets a share of a small operation, as long as that leaves chunks worth a frame.
-ChunkLimits chunk_limits(const Reduction& reduction, const SlotMemory& memory,
-                         std::uint32_t shards) {
-  std::uint64_t bytes = 0;
-  for (const TensorView& tensor : reduction.tensors) {
-    bytes += tensor.elements * size_of(reduction.dtype);
-  }
-  const std::uint64_t share = (bytes + shards - 1) / shards;
-  const std::uint64_t least = std::min(kMinChunkBytes, memory.chunk_bytes);
-  ChunkLimits limits;
-  limits.max_bytes = std::clamp(share, least, memory.chunk_bytes);
-  limits.max_blocks = kMaxChunkBlocks;
-  limits.max_segments = kMaxChunkSegments;
-  return limits;
 }
 
 Error as_error(const std::exception& error) {
   const auto* ours = dynamic_cast<const Error*>(&error);
   return ours != nullptr ? Error(*ours) : Error(ErrorKind::kSystem, error.what());
-}
-
-Error closed_error(const Connection& connection) {
-  return {ErrorKind::kPeerFailure, connection.peer() + " " + connection.closed_because()};
 }
 
 std::string join(const std::vector<std::string>& names) {
@@ -100,14 +63,9 @@ std::string join(const std::vector<std::string>& names) {
 
 }  // namespace
 
-class Communicator::Impl final : private OutgoingFrame::Owner {
+class Communicator::Impl final : private LocalWorker {
  public:
-  explicit Impl(CommunicatorConfig config)
-      : config_(checked(std::move(config))),
-        memory_(SlotMemory::divide(config_.slot_memory_bytes, config_.size)),
-        session_(config_.size, memory_, *config_.kernels),
-        listener_(std::in_place, config_.loopback_only, static_cast<int>(config_.size) + 128),
-        endpoint_(listener_->endpoint()) {}
+  explicit Impl(CommunicatorConfig config);
 
   const Endpoint& endpoint() const { return endpoint_; }
 
@@ -116,48 +74,53 @@ class Communicator::Impl final : private OutgoingFrame::Owner {
   Stats stats() const;
 
  private:
-  // A connection as the event loop sees it. The poller's cookie is its index in channels_.
-  struct Channel {
-    std::uint32_t rank;
-    Connection* connection;
-    FrameSink* sink;
-    ShardLink* link;  // null for a port's
-    bool polled_for_write = false;
-    bool closed = false;
+  // A connection and what this rank does at it. The poller's cookie is its index in lanes_.
+  struct Lane {
+    std::unique_ptr<Channel> channel;
+    ShardLink* link;   // as a worker, or
+    WorkerPort* port;  // as a shard
   };
 
-  std::uint64_t index_of(const Channel& channel) const {
-    return static_cast<std::uint64_t>(&channel - channels_.data());
+  bool dedicated() const { return !config_.aggregators.empty(); }
+  std::uint32_t shards() const;
+  // How long no progress is borne.
+  Milliseconds patience() const {
+    return config_.timeout + (dedicated() ? kShardSpeaksFirst : Milliseconds{0});
   }
+  Hello hello() const;
+  std::vector<ConnectTarget> targets(Span<const Endpoint> endpoints) const;
+  void open_lanes(MeshSockets sockets, const std::vector<ConnectTarget>& targets);
+  template <typename FramesTo>
+  void add_lane(FramesTo& end, ShardLink* link, WorkerPort* port);
+  void wait_for_all_ranks(Deadline deadline);
 
   void run(const Operation& operation);
   bool done() const;
   bool produce();
-  bool sum_chunks(const Operation& operation);
-  void contribute(const Operation& operation);
-  void deliver(const Operation& operation, const ChunkSum& sum);
+  bool sum_chunks();
+  void contribute(Session& session) override;
+  void take(const ChunkSum& sum) override;
+  std::uint32_t rank() const override { return config_.rank; }
   bool flush();
   bool wait(bool idle);
+  bool look(Nanoseconds timeout);
   void check_all_open() const;
   void check_closed() const;
-  bool receive(Channel& channel);
   void check_progress(bool progress);
   std::string awaited() const;
   [[noreturn]] void fail(const Error& cause);
   void tell_peers(const Error& cause) noexcept;
-  void send_aborts(Poller& writable, Deadline deadline);
   void log(LogLevel level, const std::string& text) const noexcept;
-  void frame_sent(std::uint64_t ticket) override;
 
   CommunicatorConfig config_;
+  LogSink log_;  // as configured, but it never throws
   SlotMemory memory_;
-  Session session_;  // this rank's shard
+  std::optional<Shard> shard_;  // this rank's, where shards are embedded
   std::optional<TcpListener> listener_;
   Endpoint endpoint_;
   Poller poller_;
-  std::vector<std::unique_ptr<ShardLink>> links_;   // to the shards of the other ranks
-  std::vector<std::unique_ptr<WorkerPort>> ports_;  // from the workers of the other ranks
-  std::vector<Channel> channels_;                   // all of them
+  std::vector<std::unique_ptr<ShardLink>> links_;  // to all shards but this rank's own
+  std::vector<Lane> lanes_;
   bool connected_ = false;
   std::optional<Error> failure_;
 
@@ -165,6 +128,7 @@ class Communicator::Impl final : private OutgoingFrame::Owner {
   std::uint64_t next_operation_ = 0;
 
   // Of the operation in progress.
+  const Operation* operation_ = nullptr;
   std::uint64_t next_own_chunk_ = 0;  // of this rank's shard, to be contributed by this rank
   std::uint64_t next_own_result_ = 0;
   std::uint64_t chunk_count_ = 0;
@@ -178,38 +142,77 @@ class Communicator::Impl final : private OutgoingFrame::Owner {
   ContributionMessage own_message_;
 };
 
+Communicator::Impl::Impl(CommunicatorConfig config)
+    : config_(checked(std::move(config))),
+      log_([this](LogLevel level, const std::string& text) { log(level, text); }),
+      memory_(dedicated() ? SlotMemory::dedicated(config_.slot_memory_bytes, config_.size)
+                          : SlotMemory::embedded(config_.slot_memory_bytes, config_.size)) {
+  if (dedicated()) return;
+  shard_.emplace(config_.size, memory_, *config_.kernels, config_.payload_checksum);
+  NetworkOptions network;
+  network.loopback_only = config_.loopback_only;
+  network.interface = config_.interface;
+  network.first_port = config_.first_port;
+  network.last_port = config_.last_port;
+  listener_.emplace(network, static_cast<int>(config_.size) + 128);
+  endpoint_ = listener_->endpoint();
+}
+
+std::uint32_t Communicator::Impl::shards() const {
+  return dedicated() ? static_cast<std::uint32_t>(config_.aggregators.size()) : config_.size;
+}
+
+Hello Communicator::Impl::hello() const {
+  const auto milliseconds = [](Milliseconds time) {
+    constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
+    return static_cast<std::uint32_t>(std::clamp<std::int64_t>(time.count(), 0, kMost));
+  };
+  Hello hello;
+  hello.worker = config_.rank;
+  hello.terms.size = config_.size;
+  hello.terms.shards = shards();
+  hello.terms.payload_checksum = config_.payload_checksum;
+  hello.terms.slot_memory_bytes = config_.slot_memory_bytes;
+  hello.timeout_ms = milliseconds(config_.timeout);
+  hello.connect_timeout_ms = milliseconds(config_.connect_timeout);
+  hello.session_id = config_.credentials.session_id;
+  hello.generation = config_.credentials.generation;
+  return hello;
+}
+
+std::vector<ConnectTarget> Communicator::Impl::targets(Span<const Endpoint> endpoints) const {
+  std::vector<ConnectTarget> targets;
+  const auto add = [&](std::uint32_t shard, std::string name, std::vector<SocketAddress> places) {
+    targets.push_back({std::move(name), std::move(places), hello()});
+    targets.back().hello.shard = shard;
+  };
+  for (std::uint32_t shard = 0; shard < shards(); ++shard) {
+    if (dedicated()) {
+      const HostPort& place = config_.aggregators[shard];
+      add(shard, "aggregator " + place.to_string(), resolve(place, false));
+    } else if (shard != config_.rank) {
+      add(shard, "rank " + std::to_string(shard),
+          candidate_addresses(endpoint_, endpoints[shard], has_route));
+    }
+  }
+  return targets;
+}
+
 void Communicator::Impl::connect(Span<const Endpoint> endpoints) {
   if (connected_ || failure_) {
     throw Error(ErrorKind::kInvalidArgument, "a communicator connects once");
   }
-  if (endpoints.size() != config_.size) {
+  if (!dedicated() && endpoints.size() != config_.size) {
     throw Error(ErrorKind::kInvalidArgument, "connect() needs one endpoint per rank");
   }
   try {
-    Mesh mesh(config_.rank, config_.size, config_.credentials, *listener_, endpoints, config_.log);
-    MeshSockets sockets = mesh.connect(Clock::now() + config_.connect_timeout);
-    const auto open = [&](std::uint32_t rank, MeshSocket& mesh_socket) {
-      set_data_options(mesh_socket.socket.get());
-      return std::make_unique<TcpConnection>(
-          std::move(mesh_socket.socket),
-          "rank " + std::to_string(rank) + " (" + mesh_socket.address + ")", memory_.chunk_bytes,
-          mesh_socket.bytes_sent, mesh_socket.bytes_received);
-    };
-    for (std::uint32_t rank = 0; rank < config_.size; ++rank) {
-      if (rank == config_.rank) continue;
-      links_.push_back(
-          std::make_unique<ShardLink>(rank, open(rank, sockets.to_shard[rank]), memory_));
-      ports_.push_back(std::make_unique<WorkerPort>(rank, open(rank, sockets.from_worker[rank]),
-                                                    session_, memory_.chunk_bytes));
-      ShardLink& link = *links_.back();
-      WorkerPort& port = *ports_.back();
-      channels_.push_back({rank, &link.connection(), &link, &link});
-      channels_.push_back({rank, &port.connection(), &port, nullptr});
-      log(LogLevel::kInfo, "connected to " + link.connection().peer());
-    }
-    for (std::size_t i = 0; i < channels_.size(); ++i) {
-      poller_.add(channels_[i].connection->descriptor(), i, {});
-    }
+    const Deadline deadline = Clock::now() + config_.connect_timeout;
+    const std::vector<ConnectTarget> peers = targets(endpoints);
+    std::vector<SocketAddress> sources;
+    if (!config_.interface.empty()) sources = interface_addresses(config_.interface);
+    Mesh mesh(hello(), config_.credentials.key, listener_ ? &*listener_ : nullptr, log_);
+    open_lanes(mesh.connect(peers, std::move(sources), deadline), peers);
+    if (dedicated()) wait_for_all_ranks(deadline + kShardSpeaksFirst);
   } catch (const std::exception& error) {
     listener_.reset();
     failure_ = as_error(error);
@@ -219,19 +222,68 @@ void Communicator::Impl::connect(Span<const Endpoint> endpoints) {
   connected_ = true;
 }
 
+void Communicator::Impl::open_lanes(MeshSockets sockets,
+                                    const std::vector<ConnectTarget>& targets) {
+  const auto open = [&](PeerSocket& peer, const std::string& name) {
+    set_data_options(peer.socket.get());
+    return std::make_unique<TcpConnection>(std::move(peer.socket), name + " (" + peer.address + ")",
+                                           memory_.chunk_bytes, peer.bytes_sent,
+                                           peer.bytes_received);
+  };
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    links_.push_back(std::make_unique<ShardLink>(
+        targets[i].hello.shard, open(sockets.to_shard[i], targets[i].name), memory_));
+    ShardLink& link = *links_.back();
+    add_lane(link, &link, nullptr);
+    log(LogLevel::kInfo, "connected to " + link.connection().peer());
+  }
+  for (std::uint32_t rank = 0; shard_ && rank < config_.size; ++rank) {
+    if (rank == config_.rank) continue;
+    WorkerPort& port =
+        shard_->add_port(rank, open(sockets.from_worker[rank], "rank " + std::to_string(rank)));
+    add_lane(port, nullptr, &port);
+  }
+}
+
+template <typename FramesTo>
+void Communicator::Impl::add_lane(FramesTo& end, ShardLink* link, WorkerPort* port) {
+  lanes_.push_back(
+      {std::make_unique<Channel>(poller_, lanes_.size(), end.connection(), end), link, port});
+}
+
+// A dedicated shard says when all ranks have come to it, or who has not.
+void Communicator::Impl::wait_for_all_ranks(Deadline deadline) {
+  const auto ready = [](const auto& link) { return link->ready(); };
+  while (!std::all_of(links_.begin(), links_.end(), ready)) {
+    const Nanoseconds left = deadline - Clock::now();
+    if (left <= Nanoseconds{0}) {
+      std::vector<std::string> silent;
+      for (const auto& link : links_) {
+        if (!link->ready()) silent.push_back(link->connection().peer());
+      }
+      throw Error(
+          ErrorKind::kPeerFailure,
+          "starting took longer than OMNICCL_CONNECT_TIMEOUT allows; no word from " + join(silent));
+    }
+    look(left);
+    for (const Lane& lane : lanes_) {
+      if (lane.channel->closed()) throw lane.channel->closed_error();
+    }
+  }
+}
+
 void Communicator::Impl::allreduce(const Reduction& reduction) {
   if (failure_) throw Error(*failure_);
   if (!connected_) throw Error(ErrorKind::kInvalidArgument, "connect() comes before allreduce()");
-  check(reduction);
-  memory_.require(largest_block(reduction), config_.size);
+  check_reduction(reduction, memory_);
 
   const DefaultFpEnvironment fp_environment;
   const ChunkPlan plan(reduction.dtype, reduction.tensors,
-                       chunk_limits(reduction, memory_, config_.size));
+                       chunk_limits(reduction, memory_, shards()));
   const Operation operation{
       next_operation_,
       plan,
-      ShardMap(config_.size, next_operation_),
+      ShardMap(shards(), next_operation_),
       {reduction.dtype, reduction.prescale, reduction.postscale, config_.size, config_.kernels},
       config_.payload_checksum,
       stats_};
@@ -245,16 +297,18 @@ void Communicator::Impl::allreduce(const Reduction& reduction) {
 }
 
 void Communicator::Impl::run(const Operation& operation) {
+  operation_ = &operation;
   for (const auto& link : links_) link->begin(operation);
-  next_own_chunk_ = next_own_result_ = operation.shard_map.first_chunk(config_.rank);
   chunk_count_ = operation.plan.chunk_count();
+  next_own_chunk_ = shard_ ? operation.shard_map.first_chunk(config_.rank) : chunk_count_;
+  next_own_result_ = next_own_chunk_;
   last_progress_ = Clock::now();
   warned_ = false;
   try {
     check_all_open();
     while (!done()) {
       bool progress = produce();
-      progress |= sum_chunks(operation);
+      progress |= sum_chunks();
       progress |= flush();
       if (done()) break;
       progress |= wait(!progress);
@@ -273,8 +327,7 @@ void Communicator::Impl::run(const Operation& operation) {
 bool Communicator::Impl::done() const {
   return next_own_result_ >= chunk_count_ &&
          std::all_of(links_.begin(), links_.end(), [](const auto& link) { return link->done(); }) &&
-         std::all_of(ports_.begin(), ports_.end(),
-                     [](const auto& port) { return port->connection().unsent_frames() == 0; });
+         (!shard_ || shard_->all_sent());
 }
 
 bool Communicator::Impl::produce() {
@@ -283,121 +336,72 @@ bool Communicator::Impl::produce() {
   return any;
 }
 
-// Sums the chunks of this rank's shard for which all contributions are there. This rank's own comes
-// last, so that what the scan reads is in the cache for the sum.
-bool Communicator::Impl::sum_chunks(const Operation& operation) {
-  // A peer that takes no results gets no more: results without blocks cost no slot memory.
-  const bool unread = std::any_of(ports_.begin(), ports_.end(), [](const auto& port) {
-    return port->connection().unsent_frames() >= kMaxChunksInFlight;
-  });
-  if (unread) return false;
-  unsigned summed = 0;
-  for (; summed < kChunksPerTurn; ++summed) {
-    if (next_own_chunk_ < chunk_count_ && session_.waits_only_for(config_.rank)) {
-      contribute(operation);
-    }
-    const ScopedTimer timer(stats_.decode_time);
-    const ChunkSum* sum = session_.reduce();
-    if (sum == nullptr) break;
-    deliver(operation, *sum);
-  }
-  return summed != 0;
+bool Communicator::Impl::sum_chunks() {
+  if (!shard_) return false;
+  const ScopedTimer timer(stats_.decode_time);
+  return shard_->sum_chunks(kChunksPerTurn, this);
 }
 
-void Communicator::Impl::contribute(const Operation& operation) {
+void Communicator::Impl::contribute(Session& session) {
+  if (next_own_chunk_ >= chunk_count_) return;
   const ScopedTimer timer(stats_.scan_time);
-  operation.scan(next_own_chunk_, own_chunk_, own_encoded_);
-  own_message_.operation = operation.number;
+  operation_->scan(next_own_chunk_, own_chunk_, own_encoded_);
+  own_message_.operation = operation_->number;
   own_message_.chunk = own_encoded_.index;
-  own_message_.dtype = operation.rules.dtype;
-  own_message_.prescale = operation.rules.prescale;
+  own_message_.dtype = operation_->rules.dtype;
+  own_message_.prescale = operation_->rules.prescale;
   own_message_.blocks = own_encoded_.blocks;
   std::swap(own_message_.segments, own_encoded_.segments);
   std::swap(own_message_.bitmap, own_encoded_.bitmap);
-  session_.contribute_local(config_.rank, own_message_, own_encoded_.runs);
-  next_own_chunk_ += operation.shard_map.stride();
+  session.contribute_local(config_.rank, own_message_, own_encoded_.runs);
+  next_own_chunk_ += operation_->shard_map.stride();
 }
 
-void Communicator::Impl::deliver(const Operation& operation, const ChunkSum& sum) {
-  for (const auto& port : ports_) port->send_result(sum, config_.payload_checksum, *this);
-  operation.plan.get(sum.chunk, own_chunk_);
-  write_result(own_chunk_, sum.united, sum.sums, operation.rules);
-  next_own_result_ += operation.shard_map.stride();
-  session_.release(sum.ticket);
+void Communicator::Impl::take(const ChunkSum& sum) {
+  operation_->plan.get(sum.chunk, own_chunk_);
+  write_result(own_chunk_, sum.united, sum.sums, operation_->rules);
+  next_own_result_ += operation_->shard_map.stride();
 }
-
-void Communicator::Impl::frame_sent(std::uint64_t ticket) { session_.release(ticket); }
 
 bool Communicator::Impl::flush() {
   bool any = false;
-  for (Channel& channel : channels_) {
-    if (channel.connection->unsent_frames() == 0) continue;
-    try {
-      any |= channel.connection->flush();
-    } catch (const Error& error) {
-      // The peer may have said why before it went: its last words are still to be read.
-      while (receive(channel)) {
-      }
-      throw Error(error.kind(), channel.connection->peer() + " " + error.what());
-    }
-    const bool want_write = channel.connection->unsent_frames() != 0;
-    if (want_write != channel.polled_for_write && !channel.closed) {
-      poller_.modify(channel.connection->descriptor(), index_of(channel), {true, want_write});
-      channel.polled_for_write = want_write;
-    }
-  }
+  for (const Lane& lane : lanes_) any |= lane.channel->flush();
   return any;
 }
 
 // Reads what has arrived; when `idle`, waits for something to arrive or to be sent first.
 bool Communicator::Impl::wait(bool idle) {
-  Nanoseconds timeout{0};
-  if (idle) {
-    const Nanoseconds limit = warned_ ? config_.timeout : config_.timeout / 3;
-    timeout = std::max<Nanoseconds>(last_progress_ + limit - Clock::now(), Nanoseconds{0});
-  }
-  const auto events = [&] {
-    if (!idle) return poller_.wait(timeout);
-    const ScopedTimer timer(stats_.wait_time);
-    return poller_.wait(timeout);
-  }();
+  if (!idle) return look(Nanoseconds{0});
+  const Nanoseconds limit = warned_ ? patience() : config_.timeout / 3;
+  const ScopedTimer timer(stats_.wait_time);
+  return look(std::max<Nanoseconds>(last_progress_ + limit - Clock::now(), Nanoseconds{0}));
+}
+
+bool Communicator::Impl::look(Nanoseconds timeout) {
+  const Span<const Poller::Event> events = poller_.wait(timeout);
+  if (events.empty() && timeout != Nanoseconds{0} && config_.interrupted) config_.interrupted();
   bool any = false;
   for (const Poller::Event& event : events) {
-    if (event.readable) any |= receive(channels_[event.cookie]);
+    if (event.readable) any |= lanes_[event.cookie].channel->receive();
   }
   return any;
 }
 
-bool Communicator::Impl::receive(Channel& channel) {
-  try {
-    const bool any = channel.connection->receive(*channel.sink);
-    if (!channel.closed && !channel.connection->closed_because().empty()) {
-      channel.closed = true;
-      poller_.remove(channel.connection->descriptor());  // it would be reported for ever
-    }
-    return any;
-  } catch (const PeerAborted&) {
-    throw;
-  } catch (const Error& error) {
-    throw Error(error.kind(), channel.connection->peer() + " " + error.what());
-  }
-}
-
 // Every rank takes part in every operation that has something to reduce.
 void Communicator::Impl::check_all_open() const {
-  for (const Channel& channel : channels_) {
-    if (channel.closed && chunk_count_ != 0) throw closed_error(*channel.connection);
+  for (const Lane& lane : lanes_) {
+    if (lane.channel->closed() && chunk_count_ != 0) throw lane.channel->closed_error();
   }
 }
 
 // A peer may close as soon as it owes nothing for this operation; before that it is a failure.
 void Communicator::Impl::check_closed() const {
   const bool sums_missing = next_own_result_ < chunk_count_;
-  for (const Channel& channel : channels_) {
-    if (!channel.closed) continue;
-    const bool owes = channel.link != nullptr ? !channel.link->done()
-                                              : sums_missing && session_.waits_for(channel.rank);
-    if (owes) throw closed_error(*channel.connection);
+  for (const Lane& lane : lanes_) {
+    if (!lane.channel->closed()) continue;
+    const bool owes = lane.link != nullptr ? !lane.link->done()
+                                           : sums_missing && shard_->waits_for(lane.port->rank());
+    if (owes) throw lane.channel->closed_error();
   }
 }
 
@@ -414,10 +418,11 @@ void Communicator::Impl::check_progress(bool progress) {
     text << std::setprecision(3) << std::chrono::duration<double>(duration).count() << " s";
     return text.str();
   };
-  if (stalled >= config_.timeout) {
+  if (stalled >= patience()) {
     throw Error(ErrorKind::kPeerFailure,
-                "no progress for " + seconds(config_.timeout) + " (OMNICCL_TIMEOUT); waiting for " +
-                    awaited() + "; look whether its process is stopped or its host cut off");
+                "no progress for " + seconds(patience()) + " (OMNICCL_TIMEOUT is " +
+                    seconds(config_.timeout) + "); waiting for " + awaited() +
+                    "; look whether its process is stopped or its host cut off");
   }
   if (!warned_ && stalled >= config_.timeout / 3) {
     warned_ = true;
@@ -430,10 +435,11 @@ void Communicator::Impl::check_progress(bool progress) {
 // results; else the shards that owe it results, which wait for somebody themselves.
 std::string Communicator::Impl::awaited() const {
   std::vector<std::string> names;
-  for (const auto& port : ports_) {
-    if ((next_own_result_ < chunk_count_ && session_.waits_for(port->rank())) ||
-        port->connection().unsent_frames() != 0) {
-      names.push_back(port->connection().peer());
+  for (const Lane& lane : lanes_) {
+    if (lane.port == nullptr) continue;
+    if ((next_own_result_ < chunk_count_ && shard_->waits_for(lane.port->rank())) ||
+        lane.port->connection().unsent_frames() != 0) {
+      names.push_back(lane.port->connection().peer());
     }
   }
   if (names.empty()) {
@@ -451,47 +457,31 @@ void Communicator::Impl::fail(const Error& cause) {
   throw Error(cause);
 }
 
-// Sends each peer an abort message, for a bounded time. The connections stay open for reading: a
-// closed socket with unread data would take the message back.
+// Sends each peer an abort message, for a bounded time.
 void Communicator::Impl::tell_peers(const Error& cause) noexcept {
   try {
     Poller writable;
-    for (Channel& channel : channels_) {
-      channel.connection->drop_unstarted();
-      if (channel.closed) continue;
-      OutgoingFrame& frame = channel.connection->prepare();
-      encode_abort({cause.kind(), cause.what()}, frame.begin());
-      frame.finish(FrameKind::kAbort, {}, false);
-      channel.connection->submit();
-      writable.add(channel.connection->descriptor(), index_of(channel), {false, true});
+    std::size_t waiting = 0;
+    for (std::size_t i = 0; i < lanes_.size(); ++i) {
+      lanes_[i].channel->abort(cause);
+      if (!lanes_[i].channel->drain()) continue;
+      writable.add(lanes_[i].channel->connection().descriptor(), i, {false, true});
+      ++waiting;
     }
-    send_aborts(writable, Clock::now() + kAbortTime);
+    const Deadline deadline = Clock::now() + kAbortTime;
+    while (waiting != 0 && Clock::now() < deadline) {
+      for (const Poller::Event& event : writable.wait(deadline - Clock::now())) {
+        Channel& channel = *lanes_[event.cookie].channel;
+        if (channel.drain()) continue;
+        writable.remove(channel.connection().descriptor());
+        --waiting;
+      }
+    }
   } catch (const std::exception& error) {
     log(LogLevel::kWarning, std::string("the peers were not told: ") + error.what());
   }
   // From here on nothing touches the tensors of the operation.
-  for (Channel& channel : channels_) channel.connection->close_sending();
-}
-
-// Flushes the channels of `writable` (by index) until all is sent or `deadline` has come.
-void Communicator::Impl::send_aborts(Poller& writable, Deadline deadline) {
-  auto waiting = static_cast<std::size_t>(std::count_if(
-      channels_.begin(), channels_.end(), [](const Channel& c) { return !c.closed; }));
-  while (waiting != 0 && Clock::now() < deadline) {
-    for (const Poller::Event& event : writable.wait(deadline - Clock::now())) {
-      Connection& connection = *channels_[event.cookie].connection;
-      bool gone = false;
-      try {
-        connection.flush();
-      } catch (const Error&) {
-        gone = true;  // the others still want to know
-      }
-      if (gone || connection.unsent_frames() == 0) {
-        writable.remove(connection.descriptor());
-        --waiting;
-      }
-    }
-  }
+  for (const Lane& lane : lanes_) lane.channel->connection().close_sending();
 }
 
 void Communicator::Impl::log(LogLevel level, const std::string& text) const noexcept {
@@ -505,8 +495,8 @@ void Communicator::Impl::log(LogLevel level, const std::string& text) const noex
 
 Stats Communicator::Impl::stats() const {
   Stats total = stats_;
-  for (const Channel& channel : channels_) {
-    const TrafficCounts traffic = channel.connection->traffic();
+  for (const Lane& lane : lanes_) {
+    const TrafficCounts traffic = lane.channel->connection().traffic();
     total.bytes_sent += traffic.bytes_sent;
     total.bytes_received += traffic.bytes_received;
     total.bytes_copied_send += traffic.bytes_copied_send;

@@ -1,8 +1,10 @@
 // START HERE. A communicator is one rank's handle to a fixed group of ranks that reduce together.
 //
-// Life: construct (opens a listener) -> exchange the endpoints by some means of the caller's own
-// (Horovod's controller, a vector in a test) -> connect() -> allreduce() any number of times, the
-// same operations in the same order on every rank -> destroy.
+// Its shards are embedded, one in each rank, or dedicated: daemons whose addresses are configured.
+//
+// Life: construct (opens a listener, where shards are embedded) -> exchange the endpoints by some
+// means of the caller's own (Horovod's controller, a vector in a test) -> connect() -> allreduce()
+// any number of times, the same operations in the same order on every rank -> destroy.
 //
 // Threads: none of its own. Whoever calls connect() or allreduce() drives the event loop, worker
 // and embedded shard together, until the call is done; one thread at a time. Between calls nothing
@@ -12,9 +14,9 @@
 // later call throws it again.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -29,23 +31,34 @@
 #include "encoder/tensor_view.h"
 #include "protocol/handshake.h"
 #include "transport/endpoint.h"
+#include "transport/tcp/host_port.h"
 
 namespace omniccl {
 
 struct CommunicatorConfig {
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
-  SessionCredentials credentials;  // equal on all ranks; make one with SessionCredentials::random()
+  // Equal on all ranks; make one with SessionCredentials::random(). With aggregators the key is
+  // theirs (read_secret_file()).
+  SessionCredentials credentials;
 
-  // Bytes of aggregation memory per rank, 0 for the default; every rank must pass the same value.
-  // A chunk is at most slot_memory_bytes / (2 size).
+  // Dedicated shards; empty: embedded ones. Equal on all ranks. One that is named twice gets two
+  // shards, which two of its threads can serve.
+  std::vector<HostPort> aggregators;
+  // Bytes of aggregation memory of a shard, 0 for the default. Equal on all ranks. A chunk is at
+  // most slot_memory_bytes / (2 size), or / (2 (size + 1)) with aggregators.
   std::uint64_t slot_memory_bytes = 0;
-  bool payload_checksum = true;          // CRC32C over block bytes too, not only headers
-  bool loopback_only = false;            // all ranks are on this host: listen on loopback only
+  bool payload_checksum = true;  // CRC32C over block bytes too, not only headers
+  bool loopback_only = false;    // all ranks are on this host: listen on loopback only
+  std::string interface;         // listen and connect on this one only; empty: on all
+  std::uint16_t first_port = 0;  // range to listen in, both ends included; 0: any port
+  std::uint16_t last_port = 0;
   Milliseconds timeout{30'000};          // no progress inside an operation for this long: failure
   Milliseconds connect_timeout{10'000};  // for connect() as a whole
   const KernelTable* kernels = nullptr;  // nullptr: the best that this processor has
   LogSink log;                           // may be empty
+  // Called whenever a signal may have cut a wait short; gives up when it throws. May be empty.
+  std::function<void()> interrupted;
 };
 
 // One allreduce (sum) of a list of tensors of one dtype.
@@ -64,17 +77,20 @@ struct Reduction {
 class Communicator {
  public:
   // Throws Error(kSystem) when no listener can be opened, Error(kInvalidArgument) for an impossible
-  // rank or size, Error(kPrecondition) when there is not that much memory.
+  // rank or size, Error(kPrecondition) when there is not that much memory, no such interface, or no
+  // port left in the range.
   explicit Communicator(CommunicatorConfig config);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // Where the other ranks reach this one.
+  // Where the other ranks reach this one. Without addresses when shards are dedicated: then nobody
+  // connects to a rank.
   const Endpoint& endpoint() const;
 
-  // Connects to every rank; `endpoints[r]` is rank r's. Returns when all connections are
-  // authenticated both ways. Throws Error(kPeerFailure), naming who is missing, after
+  // Connects to every shard; `endpoints[r]` is rank r's, and does not matter where shards are
+  // dedicated. Returns when all connections are authenticated both ways and all ranks are there.
+  // Throws Error(kPeerFailure), naming who is missing, after
   // connect_timeout, Error(kPrecondition) when a peer has another key, version or size.
   void connect(Span<const Endpoint> endpoints);
 

@@ -1,72 +1,51 @@
-// Connects every rank to every other: this rank's worker to each shard, each worker to this rank's
-// shard, all of them authenticated. Used once, during Communicator::connect().
+// Connects a rank to all its shards and, where shards are embedded, its shard to all other workers;
+// all of them authenticated. Used once, during Communicator::connect().
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/span.h"
-#include "base/unique_fd.h"
 #include "protocol/handshake.h"
 #include "transport/endpoint.h"
 #include "transport/poller.h"
+#include "transport/tcp/connector.h"
+#include "transport/tcp/handshake_channel.h"
 #include "transport/tcp/tcp_socket.h"
 
 namespace omniccl {
 
-// A connected, authenticated, non-blocking socket.
-struct MeshSocket {
-  UniqueFd socket;
-  std::string address;  // of the other side
-  std::uint64_t bytes_sent = 0;
-  std::uint64_t bytes_received = 0;
-};
-
 struct MeshSockets {
-  std::vector<MeshSocket> to_shard;     // [rank]; this rank's own stays empty
-  std::vector<MeshSocket> from_worker;  // [rank]; likewise
+  std::vector<PeerSocket> to_shard;     // in the order of the targets
+  std::vector<PeerSocket> from_worker;  // [rank], empty for those that do not connect
 };
 
-class Mesh {
+class Mesh final : private Admission {
  public:
-  Mesh(std::uint32_t rank, std::uint32_t size, const SessionCredentials& credentials,
-       const TcpListener& listener, Span<const Endpoint> endpoints, const LogSink& log);
-  ~Mesh();
+  // `hello` is what this rank says of itself; its shard, if it listens, has the rank's number.
+  // `listener` is null where shards are dedicated. All references must outlive it.
+  Mesh(const Hello& hello, const SecretKey& key, const TcpListener* listener, const LogSink& log);
 
-  // Tries the addresses of a rank in turn, again and again. Throws Error(kPeerFailure), naming who
-  // is missing and why, at `deadline`; Error(kPrecondition) as soon as a rank refuses the handshake
-  // and none of its addresses does better.
-  MeshSockets connect(Deadline deadline);
+  // Tries the addresses of each target in turn, again and again. Throws Error(kPeerFailure), naming
+  // who is missing and why, at `deadline`; Error(kPrecondition) as soon as a target refuses.
+  MeshSockets connect(std::vector<ConnectTarget> targets, std::vector<SocketAddress> sources,
+                      Deadline deadline);
 
  private:
-  class Outgoing;
-  class Incoming;
+  bool knows(const Hello& hello) const override;
+  void admit(const Hello& hello) override;
 
-  bool complete() const;
-  void start_next_address(std::uint32_t rank, Deadline deadline);
-  void on_outgoing(std::uint32_t rank, Deadline deadline);
-  void accept_all();
-  void on_incoming(std::uint64_t cookie);
-  void expire(Clock::time_point now, Deadline deadline);
-  std::string describe_missing() const;
+  bool complete(const Connector& connector) const;
+  std::string describe_missing(const Connector& connector,
+                               const std::vector<ConnectTarget>& targets) const;
 
-  std::uint32_t rank_;
-  std::uint32_t size_;
-  const SessionCredentials& credentials_;
-  const TcpListener& listener_;
-  Span<const Endpoint> endpoints_;
+  Hello hello_;
+  const SecretKey& key_;
+  const TcpListener* listener_;
   const LogSink& log_;
-  Poller poller_;
-  MeshSockets sockets_;
-  std::vector<std::unique_ptr<Outgoing>> outgoing_;              // [rank]; null once connected
-  std::map<std::uint64_t, std::unique_ptr<Incoming>> incoming_;  // by cookie
-  std::uint64_t next_cookie_;
+  std::vector<PeerSocket> from_worker_;  // [rank]
 };
 
 }  // namespace omniccl

@@ -50,7 +50,7 @@ std::optional<FrameHead> parse_frame(ByteSpan bytes, std::uint64_t max_payload_b
     throw malformed("the checksum of its head is wrong");
   }
   if (kind < static_cast<std::uint8_t>(FrameKind::kContribution) ||
-      kind > static_cast<std::uint8_t>(FrameKind::kAbort)) {
+      kind > static_cast<std::uint8_t>(FrameKind::kReady)) {
     throw malformed("unknown kind " + std::to_string(kind));
   }
   if (reserved != 0 || (flags & ~kPayloadChecksumFlag) != 0) throw malformed("unknown flags");

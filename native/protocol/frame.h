@@ -17,6 +17,7 @@ enum class FrameKind : std::uint8_t {
   kContribution = 1,  // worker to shard
   kResult = 2,        // shard to worker
   kAbort = 3,         // either way; the sender's last frame
+  kReady = 4,         // dedicated shard to worker, first of all: every rank is there
 };
 
 inline constexpr std::size_t kFramePrefixBytes = 24;

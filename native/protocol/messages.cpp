@@ -131,14 +131,7 @@ AbortMessage decode_abort(ByteSpan head) {
   const auto kind = reader.read<std::uint8_t>();
   if (kind > static_cast<std::uint8_t>(ErrorKind::kSystem)) throw malformed("unknown error kind");
   if (reader.remaining() > kMaxAbortText) throw malformed("an abort text that is too long");
-  const ByteSpan text = reader.take(reader.remaining());
-  AbortMessage message;
-  message.kind = static_cast<ErrorKind>(kind);
-  for (const std::byte byte : text) {
-    const auto c = static_cast<unsigned char>(byte);
-    message.text += c >= 0x20 && c < 0x7F ? static_cast<char>(c) : '?';  // it ends up in logs
-  }
-  return message;
+  return {static_cast<ErrorKind>(kind), printable(reader.take(reader.remaining()))};
 }
 
 }  // namespace omniccl

@@ -22,6 +22,16 @@ inline Error malformed(const std::string& what) {
   return {ErrorKind::kPeerFailure, "sent a malformed frame: " + what};
 }
 
+// Text of a peer's as it may go to a log: printable ASCII, anything else as '?'.
+inline std::string printable(ByteSpan bytes) {
+  std::string text;
+  for (const std::byte byte : bytes) {
+    const auto c = std::to_integer<unsigned char>(byte);
+    text += c >= 0x20 && c < 0x7F ? static_cast<char>(c) : '?';
+  }
+  return text;
+}
+
 // Reads values one after the other; throws Error(kPeerFailure) past the end.
 class ByteReader {
  public:

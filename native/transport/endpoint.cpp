@@ -27,21 +27,27 @@ bool SocketAddress::is_loopback() const {
   return family == 6 && ip == kLoopback6;
 }
 
-std::string SocketAddress::to_string() const {
+std::string SocketAddress::host() const {
   std::array<char, INET6_ADDRSTRLEN> text{};
   ::inet_ntop(family == 6 ? AF_INET6 : AF_INET, ip.data(), text.data(), text.size());
-  const std::string host(text.data());
-  return (family == 6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+  return text.data();
 }
 
-std::vector<SocketAddress> candidate_addresses(const Endpoint& local, const Endpoint& peer) {
+std::string SocketAddress::to_string() const {
+  return (family == 6 ? "[" + host() + "]" : host()) + ":" + std::to_string(port);
+}
+
+std::vector<SocketAddress> candidate_addresses(
+    const Endpoint& local, const Endpoint& peer,
+    const std::function<bool(const SocketAddress&)>& has_route) {
   const bool same_host = local.host_identity == peer.host_identity;
   const auto preference = [&](const SocketAddress& address) {
     if (address.is_loopback()) return 0;
     const bool shared = std::any_of(
         local.addresses.begin(), local.addresses.end(),
         [&](const SocketAddress& own) { return !own.is_loopback() && same_prefix(own, address); });
-    return shared ? 1 : 2;
+    if (shared) return 1;
+    return has_route(address) ? 2 : 3;
   };
   std::vector<SocketAddress> candidates;
   for (const SocketAddress& address : peer.addresses) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct SocketAddress {
   std::uint32_t scope_id = 0;  // IPv6 link-local only
 
   bool is_loopback() const;
+  std::string host() const;       // "10.0.0.1", "::1"
   std::string to_string() const;  // "10.0.0.1:4711", "[::1]:4711"
 };
 
@@ -29,7 +31,10 @@ struct Endpoint {
 };
 
 // The addresses of `peer` in the order in which `local` should try them: loopback only (and first)
-// where the host identity is equal, then those on a common subnet, then the rest.
-std::vector<SocketAddress> candidate_addresses(const Endpoint& local, const Endpoint& peer);
+// where the host identity is equal, then those on a common subnet, then those for which
+// `has_route`, then the rest.
+std::vector<SocketAddress> candidate_addresses(
+    const Endpoint& local, const Endpoint& peer,
+    const std::function<bool(const SocketAddress&)>& has_route);
 
 }  // namespace omniccl

@@ -56,7 +56,13 @@ void ShardLink::queue(const EncodedChunk& encoded) {
 
 void ShardLink::begin_frame(const FrameHead& frame, std::vector<iovec>& payload) {
   if (frame.kind == FrameKind::kAbort) throw PeerAborted(decode_abort(frame.head));
-  if (frame.kind != FrameKind::kResult) {
+  result_begun_ = frame.kind == FrameKind::kResult;
+  if (frame.kind == FrameKind::kReady && !ready_ && frame.head.empty() &&
+      frame.payload_bytes == 0) {
+    ready_ = true;
+    return;
+  }
+  if (!result_begun_) {
     throw Error(ErrorKind::kPeerFailure, "sent a frame that a worker does not take");
   }
   decode_result(frame.head, result_);
@@ -76,6 +82,7 @@ void ShardLink::begin_frame(const FrameHead& frame, std::vector<iovec>& payload)
 }
 
 void ShardLink::end_frame() {
+  if (!result_begun_) return;
   const ScopedTimer timer(operation_->stats.decode_time);
   finish_result(receiving_, result_.united, result_.exclusive, operation_->rules);
   window_.credit();

@@ -43,6 +43,8 @@ class ShardLink final : public FrameSink {
   void begin(const Operation& operation);
   // Scans and queues up to `most` chunks, as far as the window admits. Returns whether any was.
   bool produce(unsigned most);
+  // Whether the shard has said that all ranks are there. Embedded ones do not.
+  bool ready() const { return ready_; }
   // Whether all results have arrived.
   bool done() const { return next_result_ >= chunk_count_; }
 
@@ -62,6 +64,8 @@ class ShardLink final : public FrameSink {
 
   EncodedChunk encoded_;      // of next_chunk_, once scanned
   bool has_encoded_ = false;  // it waits for credit
+  bool ready_ = false;
+  bool result_begun_ = false;  // the frame in progress is a result
   Chunk sending_;
   Chunk receiving_;
   ResultMessage result_;

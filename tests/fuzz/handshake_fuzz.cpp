@@ -7,6 +7,12 @@
 
 namespace {
 
+class AnySession : public omniccl::Admission {
+ public:
+  bool knows(const omniccl::Hello&) const override { return true; }
+  void admit(const omniccl::Hello&) override { __builtin_trap(); }
+};
+
 template <typename Handshake>
 void feed(Handshake& handshake, omniccl::ByteSpan bytes) {
   try {
@@ -27,9 +33,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace omniccl;
   static const SessionCredentials credentials = SessionCredentials::random();
   const ByteSpan bytes(reinterpret_cast<const std::byte*>(data), size);
-  ShardHandshake shard(credentials, 0, 4);
+  AnySession admission;
+  ShardHandshake shard(credentials.key, admission);
   feed(shard, bytes);
-  WorkerHandshake worker(credentials, {1, 0, 4});
+  WorkerHandshake worker(credentials.key, Hello());
   feed(worker, bytes);
   return 0;
 }

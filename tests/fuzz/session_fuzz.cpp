@@ -48,7 +48,7 @@ omniccl::ContributionMessage message_from(Input& input) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace omniccl;
   constexpr std::uint32_t kSize = 3;
-  const SlotMemory memory = SlotMemory::divide(kSize * 16 * 1024, kSize);
+  const SlotMemory memory = SlotMemory::embedded(kSize * 16 * 1024, kSize);
   Session session(kSize, memory, *available_kernels()[0]);
   std::deque<std::uint64_t> tickets;
   Input input(data, size);

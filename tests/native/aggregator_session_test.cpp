@@ -71,7 +71,7 @@ class SessionOf2 : public ::testing::Test {
     return values;
   }
 
-  SlotMemory memory = SlotMemory::divide(64 * 1024, 2);
+  SlotMemory memory = SlotMemory::embedded(64 * 1024, 2);
   Session session{2, memory, find_kernels("scalar")};
 };
 

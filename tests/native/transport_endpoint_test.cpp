@@ -2,6 +2,7 @@
 
 #include "support/ranks.h"
 #include "transport/endpoint.h"
+#include "transport/tcp/host_port.h"
 #include "transport/tcp/tcp_socket.h"
 
 namespace omniccl::testing {
@@ -24,9 +25,14 @@ Endpoint endpoint(std::uint8_t host, std::initializer_list<SocketAddress> addres
   return result;
 }
 
-std::vector<std::string> candidates(const Endpoint& local, const Endpoint& peer) {
+// Reachable by route is what begins with `routed`.
+std::vector<std::string> candidates(const Endpoint& local, const Endpoint& peer,
+                                    const std::string& routed = "none") {
+  const auto has_route = [&](const SocketAddress& address) {
+    return address.to_string().rfind(routed, 0) == 0;
+  };
   std::vector<std::string> names;
-  for (const SocketAddress& address : candidate_addresses(local, peer)) {
+  for (const SocketAddress& address : candidate_addresses(local, peer, has_route)) {
     names.push_back(address.to_string());
   }
   return names;
@@ -37,6 +43,14 @@ TEST(CandidateAddresses, PreferACommonSubnet) {
   const Endpoint peer = endpoint(2, {ipv4(172, 17, 0, 1, 16), ipv4(10, 0, 4, 9, 23)});
   EXPECT_EQ(candidates(local, peer),
             (std::vector<std::string>{"10.0.4.9:4711", "172.17.0.1:4711"}));
+}
+
+TEST(CandidateAddresses, PreferARouteToNone) {
+  const Endpoint local = endpoint(1, {ipv4(10, 0, 5, 1, 24)});
+  const Endpoint peer =
+      endpoint(2, {ipv4(172, 17, 0, 1, 16), ipv4(192, 168, 7, 1, 24), ipv4(10, 0, 5, 9, 24)});
+  EXPECT_EQ(candidates(local, peer, "192.168"),
+            (std::vector<std::string>{"10.0.5.9:4711", "192.168.7.1:4711", "172.17.0.1:4711"}));
 }
 
 TEST(CandidateAddresses, UseLoopbackFirstOnTheSameHostAndNeverOnAnother) {
@@ -59,8 +73,10 @@ TEST(SocketAddress, IsWrittenAsPeopleWriteIt) {
 }
 
 TEST(TcpListener, PublishesItsPortOnEveryAddress) {
-  const TcpListener everywhere(false, 4);
-  const TcpListener local(true, 4);
+  NetworkOptions loopback_only;
+  loopback_only.loopback_only = true;
+  const TcpListener everywhere(NetworkOptions{}, 4);
+  const TcpListener local(loopback_only, 4);
   EXPECT_EQ(everywhere.endpoint().host_identity, local.endpoint().host_identity);
   EXPECT_EQ(local.endpoint().addresses[1].family, 0);
   EXPECT_TRUE(local.endpoint().addresses[0].is_loopback());
@@ -70,6 +86,94 @@ TEST(TcpListener, PublishesItsPortOnEveryAddress) {
     EXPECT_NE(address.port, 0);
   }
 }
+
+TEST(TcpListener, OfOneInterfacePublishesOneAddressOfIt) {
+  NetworkOptions options;
+  options.interface = "lo";
+  const TcpListener listener(options, 4);
+  EXPECT_TRUE(listener.endpoint().addresses[0].is_loopback());
+  EXPECT_EQ(listener.endpoint().addresses[1].family, 0);
+  EXPECT_EQ(listener.endpoint().addresses[0].to_string(), listener.address().to_string());
+}
+
+template <typename Function>
+std::string error_of(Function&& function) {
+  try {
+    function();
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+TEST(TcpListener, OfAnUnknownInterfaceNamesThoseThatExist) {
+  NetworkOptions options;
+  options.interface = "nonesuch0";
+  const std::string error = error_of([&] { TcpListener(options, 4); });
+  EXPECT_NE(error.find("nonesuch0"), std::string::npos) << error;
+  EXPECT_NE(error.find("there are: "), std::string::npos) << error;
+  EXPECT_NE(error.find("lo", error.find("there are: ")), std::string::npos) << error;
+}
+
+TEST(TcpListener, TakesTheFirstFreePortOfARangeAndSaysWhenThereIsNone) {
+  // A range that is free: three ports after one that the system gave us, tried until they are.
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    NetworkOptions options;
+    options.loopback_only = true;
+    options.first_port = TcpListener(options, 4).address().port;
+    if (options.first_port > 65'000) continue;
+    options.last_port = static_cast<std::uint16_t>(options.first_port + 1);
+    try {
+      const TcpListener first(options, 4);
+      const TcpListener second(options, 4);
+      if (first.address().port != options.first_port) continue;  // somebody else took it
+      EXPECT_EQ(second.address().port, options.last_port);
+      const std::string error = error_of([&] { TcpListener(options, 4); });
+      EXPECT_NE(error.find("OMNICCL_PORT_RANGE"), std::string::npos) << error;
+      EXPECT_NE(error.find(std::to_string(options.last_port)), std::string::npos) << error;
+      return;
+    } catch (const Error&) {
+      continue;  // likewise
+    }
+  }
+  FAIL() << "no two free ports in a row";
+}
+
+TEST(TcpListener, OnATakenAddressSaysWhich) {
+  SocketAddress address = ipv4(127, 0, 0, 1, 8);
+  address.port = 0;
+  const TcpListener first(address, 4);
+  const std::string error = error_of([&] { TcpListener(first.address(), 4); });
+  EXPECT_NE(error.find(first.address().to_string()), std::string::npos) << error;
+}
+
+TEST(HostPort, IsReadAsPeopleWriteIt) {
+  EXPECT_EQ(parse_host_port("nic1:4711").host, "nic1");
+  EXPECT_EQ(parse_host_port("nic1:4711").port, 4711);
+  EXPECT_EQ(parse_host_port("[fd00::5]:80").host, "fd00::5");
+  EXPECT_EQ(parse_host_port("[fd00::5]:80").to_string(), "[fd00::5]:80");
+  EXPECT_EQ(parse_host_port(":0").host, "");
+  for (const char* text :
+       {"", "nic1", "nic1:", "nic1:x", "nic1:70000", "fd00::5:80", "nic1:-1", "nic1:80 ", ":"}) {
+    EXPECT_NE(error_of([&] { parse_host_port(text); }), "") << text;
+  }
+}
+
+TEST(HostPort, ResolvesLiteralsAndNames) {
+  const auto first = [](const char* text, bool for_listening) {
+    return resolve(parse_host_port(text), for_listening).at(0).to_string();
+  };
+  EXPECT_EQ(first("127.0.0.1:80", false), "127.0.0.1:80");
+  EXPECT_EQ(first("[::1]:80", false), "[::1]:80");
+  EXPECT_FALSE(resolve(parse_host_port("localhost:80"), false).empty());
+  const std::string everywhere = first("*:80", true);
+  EXPECT_TRUE(everywhere == "[::]:80" || everywhere == "0.0.0.0:80") << everywhere;
+  const std::string error =
+      error_of([] { resolve(parse_host_port("no-such-host.invalid:80"), false); });
+  EXPECT_NE(error.find("no-such-host.invalid"), std::string::npos) << error;
+}
+
+TEST(Route, ToLoopbackIsThere) { EXPECT_TRUE(has_route(ipv4(127, 0, 0, 1, 8))); }
 
 TEST(Connect, FallsBackToTheNextAddress) {
   Ranks ranks(2);

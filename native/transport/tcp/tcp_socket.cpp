@@ -12,53 +12,14 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <set>
+#include <utility>
 
 #include "base/error.h"
+#include "transport/tcp/tcp_address.h"
 
 namespace omniccl {
 namespace {
-
-sockaddr_storage to_system(const SocketAddress& address, socklen_t& size) {
-  sockaddr_storage storage{};
-  if (address.family == 4) {
-    auto& in = reinterpret_cast<sockaddr_in&>(storage);
-    in.sin_family = AF_INET;
-    in.sin_port = htons(address.port);
-    std::memcpy(&in.sin_addr, address.ip.data(), sizeof in.sin_addr);
-    size = sizeof in;
-  } else {
-    auto& in = reinterpret_cast<sockaddr_in6&>(storage);
-    in.sin6_family = AF_INET6;
-    in.sin6_port = htons(address.port);
-    in.sin6_scope_id = address.scope_id;
-    std::memcpy(&in.sin6_addr, address.ip.data(), sizeof in.sin6_addr);
-    size = sizeof in;
-  }
-  return storage;
-}
-
-// family stays 0 for anything but IPv4 and IPv6. An IPv4 address inside IPv6 becomes IPv4.
-SocketAddress from_system(const sockaddr* storage) {
-  SocketAddress address;
-  if (storage->sa_family == AF_INET) {
-    const auto* in = reinterpret_cast<const sockaddr_in*>(storage);
-    address.family = 4;
-    address.port = ntohs(in->sin_port);
-    std::memcpy(address.ip.data(), &in->sin_addr, sizeof in->sin_addr);
-  } else if (storage->sa_family == AF_INET6) {
-    const auto* in = reinterpret_cast<const sockaddr_in6*>(storage);
-    address.port = ntohs(in->sin6_port);
-    if (IN6_IS_ADDR_V4MAPPED(&in->sin6_addr)) {
-      address.family = 4;
-      std::memcpy(address.ip.data(), in->sin6_addr.s6_addr + 12, 4);
-    } else {
-      address.family = 6;
-      address.scope_id = in->sin6_scope_id;
-      std::memcpy(address.ip.data(), &in->sin6_addr, sizeof in->sin6_addr);
-    }
-  }
-  return address;
-}
 
 std::uint8_t prefix_length(const sockaddr* netmask) {
   if (netmask == nullptr) return 0;
@@ -74,21 +35,38 @@ std::uint8_t prefix_length(const sockaddr* netmask) {
   return static_cast<std::uint8_t>(bits);
 }
 
-// Addresses of the interfaces that are up, loopback last.
-void list_addresses(std::uint16_t port, bool with_ipv6, Endpoint& endpoint) {
+// Another host has no use for an address that holds on one link only.
+bool is_usable(const SocketAddress& address) {
+  const bool link_local6 =
+      address.family == 6 && address.ip[0] == 0xFE && (address.ip[1] & 0xC0) == 0x80;
+  return address.family != 0 && !link_local6;
+}
+
+// Every usable address of every interface that is up, with the interface's name.
+std::vector<std::pair<std::string, SocketAddress>> usable_addresses() {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) throw system_error("getifaddrs", errno);
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, ::freeifaddrs);
+  std::vector<std::pair<std::string, SocketAddress>> addresses;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
+    SocketAddress address = from_system(entry->ifa_addr);
+    if (!is_usable(address)) continue;
+    address.prefix_length = prefix_length(entry->ifa_netmask);
+    addresses.emplace_back(entry->ifa_name, address);
+  }
+  return addresses;
+}
+
+// The addresses of all interfaces, loopback last.
+void list_addresses(std::uint16_t port, bool with_ipv6, Endpoint& endpoint) {
   std::size_t count = 0;
   for (const bool loopback : {false, true}) {
-    for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-      if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
-      SocketAddress address = from_system(entry->ifa_addr);
-      if (address.family == 0 || (address.family == 6 && !with_ipv6)) continue;
+    for (auto& [interface, address] : usable_addresses()) {
+      if (address.family == 6 && !with_ipv6) continue;
       if (address.is_loopback() != loopback || count == endpoint.addresses.size()) continue;
-      address.port = port;
-      address.prefix_length = prefix_length(entry->ifa_netmask);
-      endpoint.addresses[count++] = address;
+      endpoint.addresses[count] = address;
+      endpoint.addresses[count++].port = port;
     }
   }
 }
@@ -114,35 +92,70 @@ UniqueFd open_socket(int family) {
   return socket;
 }
 
-// Dual-stack where the system has IPv6, else IPv4.
-UniqueFd open_any(bool& with_ipv6) {
-  with_ipv6 = true;
+// Whether the bind succeeded; errno tells why not.
+bool bind_to(int socket, const SocketAddress& address) {
+  socklen_t size = 0;
+  const sockaddr_storage storage = to_system(address, size);
+  return ::bind(socket, reinterpret_cast<const sockaddr*>(&storage), size) == 0;
+}
+
+// A socket for IPv6 that takes IPv4 connections too; nothing where the system has no IPv6.
+UniqueFd open_dual_stack() {
   UniqueFd socket(::socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   const int off = 0;
-  if (socket && ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0) {
-    sockaddr_in6 any{};
-    any.sin6_family = AF_INET6;
-    if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&any), sizeof any) == 0) return socket;
-  }
-  with_ipv6 = false;
-  socket = open_socket(AF_INET);
-  sockaddr_in any{};
-  any.sin_family = AF_INET;
-  if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&any), sizeof any) != 0) {
-    throw system_error("bind", errno);
+  if (socket && ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) != 0) {
+    socket.reset();
   }
   return socket;
 }
 
-UniqueFd open_loopback() {
-  UniqueFd socket = open_socket(AF_INET);
-  sockaddr_in loopback{};
-  loopback.sin_family = AF_INET;
-  loopback.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&loopback), sizeof loopback) != 0) {
-    throw system_error("bind to 127.0.0.1", errno);
+void set_reuse_address(int socket) {
+  const int on = 1;  // a port comes back from connections that are long over
+  if (::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0) {
+    throw system_error("setsockopt", errno);
   }
+}
+
+// A socket that listens on `address`, or nothing, with errno set, when it cannot.
+UniqueFd try_listen(const SocketAddress& address, int backlog) {
+  const bool any6 = address.family == 6 && address.ip == decltype(address.ip){};
+  UniqueFd socket =
+      any6 ? open_dual_stack() : open_socket(address.family == 6 ? AF_INET6 : AF_INET);
+  if (!socket) return socket;
+  set_reuse_address(socket.get());
+  if (!bind_to(socket.get(), address) || ::listen(socket.get(), backlog) != 0) socket.reset();
   return socket;
+}
+
+// What a rank would listen on, the best first, without a port.
+std::vector<SocketAddress> listen_choices(const NetworkOptions& options) {
+  if (!options.interface.empty()) return interface_addresses(options.interface);
+  SocketAddress any4;
+  any4.family = 4;
+  SocketAddress any6;
+  any6.family = 6;
+  SocketAddress loopback = any4;
+  loopback.ip = {127, 0, 0, 1};
+  if (options.loopback_only) return {loopback};
+  return {any6, any4};
+}
+
+UniqueFd listen_in_range(const NetworkOptions& options, int backlog) {
+  const std::vector<SocketAddress> choices = listen_choices(options);
+  int error = 0;
+  for (std::uint32_t port = options.first_port; port <= options.last_port; ++port) {
+    for (SocketAddress address : choices) {
+      address.port = static_cast<std::uint16_t>(port);
+      UniqueFd socket = try_listen(address, backlog);
+      if (socket) return socket;
+      error = errno;
+    }
+  }
+  if (options.first_port == 0 || error != EADDRINUSE) throw system_error("listen", error);
+  throw Error(ErrorKind::kPrecondition,
+              "all ports of OMNICCL_PORT_RANGE (" + std::to_string(options.first_port) + " to " +
+                  std::to_string(options.last_port) +
+                  ") are taken; each rank of a host needs one for each of its process sets");
 }
 
 SocketAddress local_address(int socket) {
@@ -156,26 +169,54 @@ SocketAddress local_address(int socket) {
 
 }  // namespace
 
-TcpListener::TcpListener(bool loopback_only, int backlog) {
+std::vector<SocketAddress> interface_addresses(const std::string& interface) {
+  std::vector<SocketAddress> addresses;
+  std::set<std::string> names;
+  for (const auto& [name, address] : usable_addresses()) {
+    names.insert(name);
+    if (name == interface) addresses.push_back(address);
+  }
+  if (!addresses.empty()) return addresses;
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  throw Error(
+      ErrorKind::kPrecondition,
+      "OMNICCL_IFACE is " + interface +
+          ", which is no interface of this host that is up and has an address; there are: " + list);
+}
+
+TcpListener::TcpListener(const NetworkOptions& options, int backlog)
+    : socket_(listen_in_range(options, backlog)) {
   endpoint_.host_identity = host_identity();
-  bool with_ipv6 = false;
-  socket_ = loopback_only ? open_loopback() : open_any(with_ipv6);
-  if (::listen(socket_.get(), backlog) != 0) throw system_error("listen", errno);
-  const SocketAddress bound = local_address(socket_.get());
-  if (loopback_only) {
-    endpoint_.addresses[0] = bound;
+  const SocketAddress bound = address();
+  const bool any = bound.ip == decltype(bound.ip){};
+  if (any) {
+    list_addresses(bound.port, bound.family == 6, endpoint_);
   } else {
-    list_addresses(bound.port, with_ipv6, endpoint_);
+    endpoint_.addresses[0] = bound;
+    for (const auto& [interface, address] : usable_addresses()) {
+      if (address.ip == bound.ip) endpoint_.addresses[0].prefix_length = address.prefix_length;
+    }
   }
 }
 
-UniqueFd TcpListener::accept(std::string& from) const {
+TcpListener::TcpListener(const SocketAddress& address, int backlog)
+    : socket_(try_listen(address, backlog)) {
+  if (!socket_) {
+    throw Error(ErrorKind::kPrecondition,
+                "cannot listen on " + address.to_string() + ": " + std::strerror(errno));
+  }
+}
+
+SocketAddress TcpListener::address() const { return local_address(socket_.get()); }
+
+UniqueFd TcpListener::accept(SocketAddress& from) const {
   sockaddr_storage storage{};
   socklen_t size = sizeof storage;
   UniqueFd socket(::accept4(socket_.get(), reinterpret_cast<sockaddr*>(&storage), &size,
                             SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (socket) {
-    from = from_system(reinterpret_cast<const sockaddr*>(&storage)).to_string();
+    from = from_system(reinterpret_cast<const sockaddr*>(&storage));
   } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
     throw system_error("accept", errno);
   }
@@ -183,8 +224,16 @@ UniqueFd TcpListener::accept(std::string& from) const {
   return socket;
 }
 
-UniqueFd begin_connect(const SocketAddress& address) {
+UniqueFd begin_connect(const SocketAddress& address, Span<const SocketAddress> sources) {
   UniqueFd socket = open_socket(address.family == 6 ? AF_INET6 : AF_INET);
+  if (!sources.empty()) {
+    const auto source = std::find_if(sources.begin(), sources.end(), [&](const SocketAddress& one) {
+      return one.family == address.family;
+    });
+    if (source == sources.end() || !bind_to(socket.get(), *source)) {
+      throw Error(ErrorKind::kSystem, "OMNICCL_IFACE has no address to reach it from");
+    }
+  }
   socklen_t size = 0;
   const sockaddr_storage storage = to_system(address, size);
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&storage), size) != 0 &&
@@ -199,6 +248,16 @@ int connect_error(int socket) {
   socklen_t size = sizeof error;
   if (::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) != 0) return errno;
   return error;
+}
+
+bool has_route(const SocketAddress& address) {
+  // Connecting a datagram socket chooses the route and sends nothing.
+  const UniqueFd socket(
+      ::socket(address.family == 6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket) return false;
+  socklen_t size = 0;
+  const sockaddr_storage storage = to_system(address, size);
+  return ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&storage), size) == 0;
 }
 
 void set_data_options(int socket) {

@@ -3,35 +3,58 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "base/span.h"
 #include "base/unique_fd.h"
 #include "transport/endpoint.h"
 
 namespace omniccl {
 
-// A listening socket on a port that the system chooses, and where it can be reached.
+// Where a rank may listen and connect; empty fields leave the choice to us.
+struct NetworkOptions {
+  bool loopback_only = false;    // all peers are on this host
+  std::string interface;         // "eth0": this interface alone
+  std::uint16_t first_port = 0;  // 0: any that the system chooses
+  std::uint16_t last_port = 0;
+};
+
+// A listening socket and where it can be reached.
 class TcpListener {
  public:
-  // `loopback_only`: 127.0.0.1 alone. Otherwise all interfaces, IPv4 and IPv6; the endpoint names
-  // the addresses of those that are up. Throws Error(kSystem).
-  explicit TcpListener(bool loopback_only, int backlog);
+  // A rank's: on loopback alone, on an address of one interface, or on all interfaces, IPv4 and
+  // IPv6; the endpoint names the addresses of those that are up. Throws Error(kPrecondition) for an
+  // interface without an address and when all ports of the range are taken; else Error(kSystem).
+  TcpListener(const NetworkOptions& options, int backlog);
+  // A daemon's, on one address. Throws Error(kPrecondition), naming it, when it cannot be had.
+  TcpListener(const SocketAddress& address, int backlog);
 
   const Endpoint& endpoint() const { return endpoint_; }
+  // What it is bound to.
+  SocketAddress address() const;
   int descriptor() const { return socket_.get(); }
   // The next connection, non-blocking; an empty descriptor when there is none. `from` gets the
-  // address of the other side.
-  UniqueFd accept(std::string& from) const;
+  // address of the other side. Throws Error(kSystem) when the system has no resources for it.
+  UniqueFd accept(SocketAddress& from) const;
 
  private:
   UniqueFd socket_;
   Endpoint endpoint_;
 };
 
-// Begins to connect without waiting. Throws Error(kSystem) where the system refuses at once.
-UniqueFd begin_connect(const SocketAddress& address);
+// The addresses of an interface that is up, without a port. Throws Error(kPrecondition), naming the
+// interfaces that there are, when it has none.
+std::vector<SocketAddress> interface_addresses(const std::string& interface);
+
+// Begins to connect without waiting, from that of `sources` which has the address's family; empty:
+// the system chooses. Throws Error(kSystem) where the system refuses at once.
+UniqueFd begin_connect(const SocketAddress& address, Span<const SocketAddress> sources = {});
 
 // What became of a connection attempt whose socket is writable: 0, or an errno value.
 int connect_error(int socket);
+
+// Whether this host knows a way to `address`; asks the kernel, sends nothing.
+bool has_route(const SocketAddress& address);
 
 // Options of every data connection: no Nagle delay, keep-alive between operations.
 void set_data_options(int socket);

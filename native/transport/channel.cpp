@@ -1,0 +1,76 @@
+#include "transport/channel.h"
+
+#include "protocol/messages.h"
+
+namespace omniccl {
+
+Channel::Channel(Poller& poller, std::uint64_t cookie, Connection& connection, FrameSink& sink)
+    : poller_(poller), cookie_(cookie), connection_(connection), sink_(sink) {
+  poller_.add(connection_.descriptor(), cookie_, {});
+}
+
+Channel::~Channel() {
+  if (!closed_) poller_.remove(connection_.descriptor());
+}
+
+bool Channel::flush() {
+  if (connection_.unsent_frames() == 0) return false;
+  bool moved = false;
+  try {
+    moved = connection_.flush();
+  } catch (const Error& error) {
+    // The peer may have said why before it went: its last words are still to be read.
+    while (receive()) {
+    }
+    throw Error(error.kind(), connection_.peer() + " " + error.what());
+  }
+  update_interest();
+  return moved;
+}
+
+void Channel::update_interest() {
+  const bool want_write = connection_.unsent_frames() != 0;
+  if (want_write == polled_for_write_ || closed_) return;
+  poller_.modify(connection_.descriptor(), cookie_, {true, want_write});
+  polled_for_write_ = want_write;
+}
+
+bool Channel::receive() {
+  try {
+    const bool moved = connection_.receive(sink_);
+    if (!closed_ && !connection_.closed_because().empty()) {
+      closed_ = true;
+      poller_.remove(connection_.descriptor());  // it would be reported for ever
+    }
+    return moved;
+  } catch (const PeerAborted&) {
+    throw;
+  } catch (const Error& error) {
+    throw Error(error.kind(), connection_.peer() + " " + error.what());
+  }
+}
+
+Error Channel::closed_error() const {
+  return {ErrorKind::kPeerFailure, connection_.peer() + " " + connection_.closed_because()};
+}
+
+void Channel::abort(const Error& cause) {
+  connection_.drop_unstarted();
+  if (closed_) return;
+  OutgoingFrame& frame = connection_.prepare();
+  encode_abort({cause.kind(), cause.what()}, frame.begin());
+  frame.finish(FrameKind::kAbort, {}, false);
+  connection_.submit();
+}
+
+bool Channel::drain() noexcept {
+  if (closed_) return false;
+  try {
+    connection_.flush();
+  } catch (const Error&) {
+    return false;  // gone; there is nobody left to tell
+  }
+  return connection_.unsent_frames() != 0;
+}
+
+}  // namespace omniccl

@@ -1,0 +1,50 @@
+#include "transport/tcp/tcp_address.h"
+
+#include <netinet/in.h>
+
+#include <cstring>
+
+namespace omniccl {
+
+sockaddr_storage to_system(const SocketAddress& address, socklen_t& size) {
+  sockaddr_storage storage{};
+  if (address.family == 4) {
+    auto& in = reinterpret_cast<sockaddr_in&>(storage);
+    in.sin_family = AF_INET;
+    in.sin_port = htons(address.port);
+    std::memcpy(&in.sin_addr, address.ip.data(), sizeof in.sin_addr);
+    size = sizeof in;
+  } else {
+    auto& in = reinterpret_cast<sockaddr_in6&>(storage);
+    in.sin6_family = AF_INET6;
+    in.sin6_port = htons(address.port);
+    in.sin6_scope_id = address.scope_id;
+    std::memcpy(&in.sin6_addr, address.ip.data(), sizeof in.sin6_addr);
+    size = sizeof in;
+  }
+  return storage;
+}
+
+SocketAddress from_system(const sockaddr* storage) {
+  SocketAddress address;
+  if (storage->sa_family == AF_INET) {
+    const auto* in = reinterpret_cast<const sockaddr_in*>(storage);
+    address.family = 4;
+    address.port = ntohs(in->sin_port);
+    std::memcpy(address.ip.data(), &in->sin_addr, sizeof in->sin_addr);
+  } else if (storage->sa_family == AF_INET6) {
+    const auto* in = reinterpret_cast<const sockaddr_in6*>(storage);
+    address.port = ntohs(in->sin6_port);
+    if (IN6_IS_ADDR_V4MAPPED(&in->sin6_addr)) {
+      address.family = 4;
+      std::memcpy(address.ip.data(), in->sin6_addr.s6_addr + 12, 4);
+    } else {
+      address.family = 6;
+      address.scope_id = in->sin6_scope_id;
+      std::memcpy(address.ip.data(), &in->sin6_addr, sizeof in->sin6_addr);
+    }
+  }
+  return address;
+}
+
+}  // namespace omniccl

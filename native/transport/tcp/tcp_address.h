@@ -1,0 +1,16 @@
+// SocketAddress as the system's calls take and give it.
+#pragma once
+
+#include <sys/socket.h>
+
+#include "transport/endpoint.h"
+
+namespace omniccl {
+
+// `size` gets how much of the result counts.
+sockaddr_storage to_system(const SocketAddress& address, socklen_t& size);
+
+// The family stays 0 for anything but IPv4 and IPv6. An IPv4 address inside IPv6 becomes IPv4.
+SocketAddress from_system(const sockaddr* address);
+
+}  // namespace omniccl
