@@ -5,6 +5,9 @@ from case import CASES
 
 import cases_bits
 import cases_calls
+import cases_dtypes
+import cases_gradients
+import cases_keras
 import cases_traffic
 import cases_training
 import cases_membership

@@ -11,7 +11,7 @@ import tensorflow as tf
 from case import case
 from support import allreduce, assert_same_bits, counted
 
-from hvd_omniccl import ForkedProcessError, UnsupportedDtypeError, omniccl
+from hvd_omniccl import ForkedProcessError, omniccl
 from hvd_omniccl import tensorflow as tensorflow_side
 
 
@@ -162,16 +162,6 @@ def a_reducescatter_with_our_compression_is_horovods() -> None:
     values = tf.constant([[1.0, 2.0], [3.0, 6.0]][hvd.rank()])
     result = hvd.reducescatter(values, op=hvd.Sum, compression=omniccl)
     assert result.numpy().tolist() == [[4.0], [8.0]][hvd.rank()]
-
-
-@case(1)
-def an_unknown_dtype_is_refused_by_name() -> None:
-    try:
-        hvd.allreduce(tf.ones(3, tf.bfloat16), compression=omniccl)
-    except UnsupportedDtypeError as error:
-        assert "bfloat16" in str(error) and "float32" in str(error)
-    else:
-        raise AssertionError("bfloat16 was taken")
 
 
 @case(2)

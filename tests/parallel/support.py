@@ -94,6 +94,10 @@ class Counted:
     def passed_on(self, reason: str) -> int:
         return self.after.passed_on.get(reason, 0) - self.before.passed_on.get(reason, 0)
 
+    def reasons(self) -> dict[str, int]:
+        """Why responses were passed on, and how many."""
+        return {reason: count for reason in self.after.passed_on if (count := self.passed_on(reason))}
+
 
 @contextmanager
 def counted() -> Any:

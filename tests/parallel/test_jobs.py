@@ -12,7 +12,9 @@ from cases import CASES
 from launch import HERE, horovodrun, mpirun, run_job
 
 SIZES = (1, 2, 3, 4)
-DEADLINE_SECONDS = 240
+DEADLINE_SECONDS = 540
+
+pytestmark = pytest.mark.timeout(DEADLINE_SECONDS + 60)  # the first test of a size runs the job
 
 
 @functools.cache
