@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import horovod.tensorflow as hvd
 import numpy as np
+import tensorflow as tf
 from case import case
 from support import Array, allreduce, assert_same_bits, on_each_rank, rank_order_sum, scaled
+
+from hvd_omniccl import omniccl
 
 BLOCK = 256  # of a tensor with one long dimension
 FLOATS = (np.float16, np.float32, np.float64)
@@ -111,6 +114,23 @@ def addition_is_in_rank_order_and_does_not_depend_on_the_place() -> None:
         inside = np.zeros(1000 + 37 + repeat, np.float32)
         inside[37 : 37 + 1000] = data
         assert_same_bits(allreduce(inside)[37 : 37 + 1000], alone)
+
+
+@case(3)
+def fusion_does_not_change_a_bit() -> None:
+    inputs = [
+        on_each_rank(lambda rank, seed=seed: random_blocks(rank, 40 * seed + 1, 1.0, np.float32, seed))  # type: ignore[misc]
+        for seed in range(1, 40)
+    ]
+    tensors = [tf.constant(of_ranks[hvd.rank()]) for of_ranks in inputs]
+
+    @tf.function
+    def together(values: list[tf.Tensor]) -> list[tf.Tensor]:
+        return [hvd.allreduce(value, compression=omniccl, op=hvd.Sum) for value in values]
+
+    for _ in range(5):  # what Horovod fuses differs from time to time
+        for result, of_ranks in zip(together(tensors), inputs):
+            assert_same_bits(result.numpy(), rank_order_sum(of_ranks))
 
 
 @case(*ALL_SIZES, mpi=True)

@@ -25,10 +25,21 @@ def total() -> float:
 
 
 @case(1, 2, 3)
-def static_shape_and_dtype_are_kept() -> None:
+def a_trace_marks_once_and_keeps_the_static_shape() -> None:
+    marked = 0
+
+    class Counting:
+        @staticmethod
+        def compress(tensor: Any) -> Any:
+            nonlocal marked
+            marked += 1
+            return omniccl.compress(tensor)
+
+        decompress = omniccl.decompress
+
     @tf.function
     def reduce(tensor: tf.Tensor) -> tf.Tensor:
-        result = hvd.allreduce(tensor, compression=omniccl, op=hvd.Sum)
+        result = hvd.allreduce(tensor, compression=Counting, op=hvd.Sum)
         assert result.shape == (3, 3, 8, 16)
         assert result.dtype == tensor.dtype
         return result
@@ -37,6 +48,32 @@ def static_shape_and_dtype_are_kept() -> None:
         for _ in range(5):
             assert np.all(reduce(mine(3, 3, 8, 16)).numpy() == total())
     assert change.operations == 5
+    assert marked == 1
+
+
+@case(2, 3)
+def every_call_of_a_function_reduces() -> None:
+    @tf.function
+    def reduce(tensor: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return tuple(hvd.allreduce(tensor * factor, compression=omniccl, op=hvd.Sum) for factor in (1.0, 3.0))
+
+    with counted() as change:
+        for _ in range(10):
+            one, other = reduce(mine(2))
+            assert one.numpy().tolist() == [total()] * 2
+            assert other.numpy().tolist() == [3 * total()] * 2
+    assert change.tensors == 20
+
+
+@case(2, 3)
+def a_constant_in_a_function_has_the_right_sum() -> None:
+    # TensorFlow may fold Horovod's stateless operation: it then runs once, and the value stays.
+    @tf.function
+    def reduce() -> tf.Tensor:
+        return hvd.allreduce(tf.constant([1.0, 2.0]), compression=omniccl, op=hvd.Sum)
+
+    for _ in range(3):
+        assert reduce().numpy().tolist() == [hvd.size(), 2 * hvd.size()]
 
 
 @case(2, mpi=True)
@@ -160,8 +197,27 @@ def what_we_do_not_take_goes_to_horovod() -> None:
 @case(2)
 def a_reducescatter_with_our_compression_is_horovods() -> None:
     values = tf.constant([[1.0, 2.0], [3.0, 6.0]][hvd.rank()])
-    result = hvd.reducescatter(values, op=hvd.Sum, compression=omniccl)
-    assert result.numpy().tolist() == [[4.0], [8.0]][hvd.rank()]
+    with counted() as change:
+        result = hvd.reducescatter(values, op=hvd.Sum, compression=omniccl)
+        assert result.numpy().tolist() == [[4.0], [8.0]][hvd.rank()]
+        both = hvd.grouped_reducescatter([values, values * 10], op=hvd.Average, compression=omniccl)
+        assert [one.numpy().tolist() for one in both] == [[[2.0], [20.0]], [[4.0], [40.0]]][hvd.rank()]
+    assert change.operations == 0
+
+
+@case(2, mpi=True)
+def adasum_is_horovods() -> None:
+    values = tf.constant([[1.0, 2.0], [3.0, 6.0]][hvd.rank()])
+
+    def outcome(**options: Any) -> Any:
+        try:
+            return hvd.allreduce(values, op=hvd.Adasum, **options).numpy().tolist()
+        except tf.errors.OpError as error:
+            return type(error)
+
+    with counted() as change:
+        assert outcome(compression=omniccl) == outcome()
+    assert change.operations == 0
 
 
 @case(2)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import horovod.tensorflow as hvd
+import horovod.tensorflow.keras as hvd_keras
 import numpy as np
+import tensorflow as tf
 from case import case
 from support import allreduce, counted
+
+from hvd_omniccl import omniccl
 
 
 @case(4, mpi=False)
@@ -31,6 +37,67 @@ def a_process_set_whose_id_comes_back() -> None:
         if hvd.rank() in members:
             assert np.all(allreduce(value, process_set=one) == sum(members) + 2)
         assert hvd.remove_process_set(one)
+
+
+@case(3)
+def gradients_over_a_process_set() -> None:
+    members = [0, 2]
+    process_set = hvd.add_process_set(members)
+    average = sum(member + 1 for member in members) / len(members)
+    number = hvd.rank() + 1.0
+
+    def with_tape(groups: int | None) -> Any:
+        variables = [tf.Variable(tf.zeros(size)) for size in (30, 5)]
+        with tf.GradientTape() as plain:
+            loss = tf.add_n([number * tf.reduce_sum(variable) for variable in variables])
+        tape = hvd.DistributedGradientTape(plain, compression=omniccl, process_set=process_set, groups=groups)
+        return tape.gradient(loss, variables)
+
+    def with_optimizer(groups: int | None) -> Any:
+        variables = [tf.Variable(tf.zeros(size)) for size in (30, 5)]
+        optimizer = hvd_keras.DistributedOptimizer(
+            tf.keras.optimizers.SGD(1.0), compression=omniccl, process_set=process_set, groups=groups
+        )
+        with tf.GradientTape() as tape:
+            loss = tf.add_n([number * tf.reduce_sum(variable) for variable in variables])
+        optimizer.minimize(loss, variables, tape=tape)
+        return [-variable for variable in variables]
+
+    member = hvd.rank() in members
+    for reduce in (with_tape, with_optimizer):
+        for groups in (None, 1):
+            with counted() as change:
+                for gradient in reduce(groups):
+                    assert np.all(gradient.numpy() == (average if member else number))
+            assert change.tensors == (2 if member else 0)
+            assert change.reasons() == {}
+    assert hvd.remove_process_set(process_set)
+
+
+@case(2, 3)
+def a_rank_that_is_a_batch_short_joins() -> None:
+    table, kernel = tf.Variable(tf.zeros((100, 24))), tf.Variable(tf.zeros((24, 1)))
+    steps = 3
+    short = hvd.rank() == hvd.size() - 1
+
+    @tf.function
+    def gradients(row: tf.Tensor, one: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as plain:
+            loss = one * (tf.reduce_sum(tf.gather(table, row)) + tf.reduce_sum(kernel))
+        tape = hvd.DistributedGradientTape(plain, compression=omniccl, sparse_as_dense=True)
+        return list(tape.gradient(loss, [table, kernel]))
+
+    with counted() as change:
+        for step in range(steps - short):
+            present = hvd.size() - (step == steps - 1)  # in the last step the short rank has joined
+            of_table, of_kernel = gradients(tf.constant([step]), tf.constant(1.0))
+            share = np.float32(present) * np.float32(1 / hvd.size())
+            assert np.all(of_kernel.numpy() == share)
+            assert np.all(of_table.numpy()[step] == share)
+            assert np.count_nonzero(of_table.numpy()) == 24
+        hvd.join()
+    assert change.tensors == 2 * steps  # a rank that has joined takes part
+    assert change.reasons() == {}
 
 
 @case(2, 3)
