@@ -10,6 +10,7 @@ import cases_gradients
 import cases_keras
 import cases_traffic
 import cases_training
+import cases_models
 import cases_membership
 
 __all__ = ["CASES"]
