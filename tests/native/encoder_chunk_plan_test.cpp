@@ -82,6 +82,21 @@ TEST(ChunkPlan, CountsBeyond32Bits) {
             4096 + elements * 8);
 }
 
+TEST(ChunkPlan, NumbersMoreBlocksThan32BitsHold) {
+  const std::uint64_t elements = (std::uint64_t{1} << 32) + 5;
+  const std::vector<TensorView> tensors{tensor(elements, 1, 4096)};
+  const ChunkPlan plan(DataType::kInt32, tensors, {});
+  EXPECT_EQ(plan.block_count(), elements);
+  const std::uint32_t blocks_of_chunk = ChunkLimits().max_blocks;
+  Chunk chunk;
+  for (const std::uint64_t block : {(std::uint64_t{1} << 31) + 1, elements - 1}) {
+    plan.get(static_cast<std::uint32_t>(block / blocks_of_chunk), chunk);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(chunk.segments.front().input),
+              4096 + block / blocks_of_chunk * blocks_of_chunk * 4);
+  }
+  EXPECT_EQ(chunk.blocks, 5U);
+}
+
 TEST(ChunkPlan, RefusesABlockOfNothing) {
   const std::vector<TensorView> tensors{tensor(5, 0, 4096)};
   EXPECT_THROW(ChunkPlan(DataType::kFloat32, tensors, {}), Error);
