@@ -52,9 +52,20 @@ def _own_name_is(address: str, namespace: str) -> Iterator[None]:
         shutil.rmtree(folder)
 
 
+def _limit(rate: str, *link: str) -> None:
+    """Limits what a link sends. `link` ends with its name."""
+    *where, name = link
+    command = ["tc", *where, "qdisc", "add", "dev", name, "root", "tbf"]
+    command += ["rate", rate, "burst", "256kb", "latency", "50ms"]
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=30)
+
+
 @contextmanager
-def network_of(count: int) -> Iterator[list[Host]]:
-    """`count` hosts that reach each other, and nothing else, over one network."""
+def network_of(count: int, rate: str | None = None) -> Iterator[list[Host]]:
+    """`count` hosts that reach each other, and nothing else, over one network.
+
+    With a `rate`, such as "1gbit", each host sends and receives no more than that.
+    """
     tag = f"oc{os.getpid()}"
     gateway = f"{NETWORK}.254"
     with ExitStack() as cleanup:
@@ -74,5 +85,8 @@ def network_of(count: int) -> Iterator[list[Host]]:
             _ip("-n", host.namespace, "address", "add", f"{host.address}/24", "dev", "eth0")
             _ip("-n", host.namespace, "link", "set", "eth0", "up")
             _ip("-n", host.namespace, "link", "set", "lo", "up")
+            if rate:
+                _limit(rate, f"{tag}v{i}")
+                _limit(rate, "-n", host.namespace, "eth0")
             hosts.append(host)
         yield hosts
