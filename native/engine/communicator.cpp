@@ -460,21 +460,15 @@ void Communicator::Impl::fail(const Error& cause) {
 // Sends each peer an abort message, for a bounded time.
 void Communicator::Impl::tell_peers(const Error& cause) noexcept {
   try {
-    Poller writable;
     std::size_t waiting = 0;
-    for (std::size_t i = 0; i < lanes_.size(); ++i) {
-      lanes_[i].channel->abort(cause);
-      if (!lanes_[i].channel->drain()) continue;
-      writable.add(lanes_[i].channel->connection().descriptor(), i, {false, true});
-      ++waiting;
+    for (const Lane& lane : lanes_) {
+      lane.channel->abort(cause);
+      waiting += lane.channel->drain() ? 1 : 0;
     }
     const Deadline deadline = Clock::now() + kAbortTime;
     while (waiting != 0 && Clock::now() < deadline) {
-      for (const Poller::Event& event : writable.wait(deadline - Clock::now())) {
-        Channel& channel = *lanes_[event.cookie].channel;
-        if (channel.drain()) continue;
-        writable.remove(channel.connection().descriptor());
-        --waiting;
+      for (const Poller::Event& event : poller_.wait(deadline - Clock::now())) {
+        waiting -= lanes_[event.cookie].channel->drain() ? 0 : 1;
       }
     }
   } catch (const std::exception& error) {

@@ -9,8 +9,11 @@ Channel::Channel(Poller& poller, std::uint64_t cookie, Connection& connection, F
   poller_.add(connection_.descriptor(), cookie_, {});
 }
 
-Channel::~Channel() {
-  if (!closed_) poller_.remove(connection_.descriptor());
+Channel::~Channel() { unregister(); }
+
+void Channel::unregister() noexcept {
+  if (registered_) poller_.remove(connection_.descriptor());
+  registered_ = false;
 }
 
 bool Channel::flush() {
@@ -24,15 +27,12 @@ bool Channel::flush() {
     }
     throw Error(error.kind(), connection_.peer() + " " + error.what());
   }
-  update_interest();
-  return moved;
-}
-
-void Channel::update_interest() {
   const bool want_write = connection_.unsent_frames() != 0;
-  if (want_write == polled_for_write_ || closed_) return;
-  poller_.modify(connection_.descriptor(), cookie_, {true, want_write});
-  polled_for_write_ = want_write;
+  if (want_write != polled_for_write_ && !closed_) {
+    poller_.modify(connection_.descriptor(), cookie_, {true, want_write});
+    polled_for_write_ = want_write;
+  }
+  return moved;
 }
 
 bool Channel::receive() {
@@ -40,7 +40,7 @@ bool Channel::receive() {
     const bool moved = connection_.receive(sink_);
     if (!closed_ && !connection_.closed_because().empty()) {
       closed_ = true;
-      poller_.remove(connection_.descriptor());  // it would be reported for ever
+      unregister();  // it would be reported for ever
     }
     return moved;
   } catch (const PeerAborted&) {
@@ -61,16 +61,18 @@ void Channel::abort(const Error& cause) {
   encode_abort({cause.kind(), cause.what()}, frame.begin());
   frame.finish(FrameKind::kAbort, {}, false);
   connection_.submit();
+  if (registered_) poller_.modify(connection_.descriptor(), cookie_, {false, true});
 }
 
 bool Channel::drain() noexcept {
-  if (closed_) return false;
   try {
-    connection_.flush();
+    if (!closed_) connection_.flush();
+    if (!closed_ && connection_.unsent_frames() != 0) return true;
   } catch (const Error&) {
-    return false;  // gone; there is nobody left to tell
+    closed_ = true;  // there is nobody left to tell
   }
-  return connection_.unsent_frames() != 0;
+  unregister();
+  return false;
 }
 
 }  // namespace omniccl

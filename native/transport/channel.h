@@ -27,24 +27,25 @@ class Channel {
   // What to throw when it should not have.
   Error closed_error() const;
 
-  // Queues an abort message that says `cause`, behind nothing but a frame that was begun. The
-  // connection stays open for reading: a closed socket with unread data would take the message
-  // back.
+  // For the end: queues an abort message that says `cause`, behind nothing but a frame that was
+  // begun, and reads no more. The connection stays open until the channel's owner closes it: with
+  // unread data in it, closing would take the message back.
   void abort(const Error& cause);
-  // Flushes without reading, for the end. Returns whether there is anything left to send.
+  // Flushes what abort() queued. Returns whether there is anything left to send.
   bool drain() noexcept;
 
   Connection& connection() { return connection_; }
   const Connection& connection() const { return connection_; }
 
  private:
-  void update_interest();
+  void unregister() noexcept;
 
   Poller& poller_;
   std::uint64_t cookie_;
   Connection& connection_;
   FrameSink& sink_;
   bool polled_for_write_ = false;
+  bool registered_ = true;
   bool closed_ = false;
 };
 

@@ -34,7 +34,9 @@ void Poller::modify(int descriptor, std::uint64_t cookie, Interest interest) {
   control(epoll_.get(), EPOLL_CTL_MOD, descriptor, cookie, interest);
 }
 
-void Poller::remove(int descriptor) { control(epoll_.get(), EPOLL_CTL_DEL, descriptor, 0, {}); }
+void Poller::remove(int descriptor) noexcept {
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, descriptor, nullptr);
+}
 
 Span<const Poller::Event> Poller::wait(Nanoseconds timeout) {
   constexpr std::size_t kMaxEvents = 64;

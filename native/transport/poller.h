@@ -29,7 +29,7 @@ class Poller {
   // `cookie` comes back in the events of `descriptor`.
   void add(int descriptor, std::uint64_t cookie, Interest interest);
   void modify(int descriptor, std::uint64_t cookie, Interest interest);
-  void remove(int descriptor);
+  void remove(int descriptor) noexcept;  // nothing happens when it is not there
 
   // Waits until something is ready or `timeout` has passed; zero only looks. The events stay valid
   // until the next call. A signal ends the wait early, with no events.

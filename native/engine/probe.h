@@ -1,0 +1,16 @@
+// Asks an aggregator whether it would let us in.
+#pragma once
+
+#include <string>
+
+#include "base/clock.h"
+#include "protocol/handshake.h"
+#include "transport/tcp/host_port.h"
+
+namespace omniccl {
+
+// Returns the address at which it answered and proved that it has the key. Throws Error, saying for
+// each address what was wrong, when it does not within `timeout`.
+std::string probe_aggregator(const HostPort& place, const SecretKey& key, Milliseconds timeout);
+
+}  // namespace omniccl
