@@ -97,6 +97,33 @@ def _bytes(text: str) -> int:
     return value
 
 
+_PORT_OF_PLACE = re.compile(r"(?:[^\s:\[\],]+|\[[0-9A-Fa-f:.]+(?:%\w+)?\]):(\d{1,5})")
+
+
+def _places(text: str) -> tuple[str, ...]:
+    """Return the parts of a list of HOST:PORT."""
+    places = tuple(part.strip() for part in text.split(","))
+    for place in places:
+        match = _PORT_OF_PLACE.fullmatch(place)
+        if match is None or not 1 <= int(match[1]) <= 65535:
+            raise ValueError(text)
+    return places
+
+
+def _port_range(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    ports = int(first), int(last or first)
+    if not 1 <= ports[0] <= ports[1] <= 65535:
+        raise ValueError(text)
+    return ports
+
+
+def _word(text: str) -> str:
+    if re.search(r"\s", text):
+        raise ValueError(text)
+    return text
+
+
 def _path(text: str) -> Path:
     return Path(text).expanduser().absolute()
 
@@ -135,6 +162,44 @@ SETTINGS: tuple[Setting, ...] = (
         "a number of bytes up to 1024G, with K, M or G behind it for powers of 1024",
         "Memory in which a rank sums its share; chunk and window follow from it. Unset: 512K for "
         "each rank. Equal on all ranks.",
+    ),
+    Setting(
+        "OMNICCL_AGGREGATORS",
+        "aggregators",
+        "list",
+        (),
+        _places,
+        "HOST:PORT,HOST:PORT,... (an IPv6 address in brackets)",
+        "Daemons (omniccl-aggregator) that sum instead of the ranks; one that is named twice serves two "
+        "shares. Needs OMNICCL_SECRET_FILE. Unset: each rank sums a share. Equal on all ranks.",
+    ),
+    Setting(
+        "OMNICCL_SECRET_FILE",
+        "secret_file",
+        "path",
+        None,
+        _path,
+        "a path",
+        "The secret of the aggregators: a file on each host that only its owner can read, 16 bytes or more.",
+    ),
+    Setting(
+        "OMNICCL_IFACE",
+        "interface",
+        "word",
+        None,
+        _word,
+        "the name of a network interface",
+        "Listen and connect on this interface only. Unset: on those that lead to the other ranks.",
+    ),
+    Setting(
+        "OMNICCL_PORT_RANGE",
+        "port_range",
+        "ports",
+        (0, 0),
+        _port_range,
+        "FIRST-LAST, 1 to 65535",
+        "Where a rank listens, while the ranks of a process set connect: one port a rank. Unset: any "
+        "free port. With aggregators no rank listens.",
     ),
     Setting(
         "OMNICCL_TIMEOUT",
@@ -200,6 +265,10 @@ class Config:
     intercept: str
     block_size: Optional[int]
     slot_memory: Optional[int]
+    aggregators: tuple[str, ...]
+    secret_file: Optional[Path]
+    interface: Optional[str]
+    port_range: tuple[int, int]
     timeout: float
     connect_timeout: float
     checksum: bool
@@ -226,6 +295,10 @@ class Config:
         values = {setting.field: _value(setting, environ) for setting in SETTINGS}
         if values["cache_dir"] is None:
             values["cache_dir"] = _default_cache_dir()
+        if values["aggregators"] and values["secret_file"] is None:
+            raise SettingError(
+                "OMNICCL_AGGREGATORS needs OMNICCL_SECRET_FILE, the file with the aggregators' secret"
+            )
         return cls(**values)
 
 
@@ -253,6 +326,7 @@ def markdown_table() -> str:
     """Return the table of all settings as Markdown."""
     lines = ["| Variable | Value | Default | Meaning |", "|---|---|---|---|"]
     for setting in SETTINGS:
-        default = {None: "unset", True: "on", False: "off"}.get(setting.default, setting.default)
+        names = {None: "unset", True: "on", False: "off", (): "unset", (0, 0): "unset"}
+        default = names.get(setting.default, setting.default)
         lines.append(f"| `{setting.name}` | {setting.type}: {setting.allowed} | {default} | {setting.doc} |")
     return "\n".join(lines)

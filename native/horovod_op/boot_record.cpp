@@ -38,6 +38,18 @@ std::string ranks_text(const std::vector<std::size_t>& ranks) {
   return text;
 }
 
+// The aggregators as one text. One that is too long for a record keeps its beginning, and a hash of
+// all of it, so that two different lists still differ.
+std::string aggregators_text(const std::vector<HostPort>& aggregators) {
+  constexpr std::size_t kShown = 400;
+  std::string text;
+  for (const HostPort& place : aggregators) text += (text.empty() ? "" : ",") + place.to_string();
+  if (text.empty()) return "unset";
+  if (text.size() <= kShown) return text;
+  return text.substr(0, kShown) + "... (" + std::to_string(aggregators.size()) +
+         " aggregators, hash " + std::to_string(std::hash<std::string>()(text)) + ")";
+}
+
 // A value that must be the same on every rank.
 struct SharedValue {
   const char* name;
@@ -63,6 +75,7 @@ const SharedValue kSharedValues[] = {
      [](const SettingsRecord& r) {
        return r.slot_memory_bytes == 0 ? std::string("unset") : std::to_string(r.slot_memory_bytes);
      }},
+    {"OMNICCL_AGGREGATORS", [](const SettingsRecord& r) { return load_text(r.aggregators); }},
     {"OMNICCL_CHECKSUM",
      [](const SettingsRecord& r) { return std::string(r.payload_checksum != 0 ? "on" : "off"); }},
 };
@@ -105,6 +118,7 @@ SettingsRecord SettingsRecord::from(const Settings& settings) {
   record.payload_checksum = settings.payload_checksum ? 1 : 0;
   record.block_elements = settings.block_elements;
   record.slot_memory_bytes = settings.slot_memory_bytes;
+  store_text(record.aggregators, aggregators_text(settings.aggregators));
   return record;
 }
 

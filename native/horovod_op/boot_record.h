@@ -43,6 +43,7 @@ struct SettingsRecord {
   std::uint8_t payload_checksum = 0;
   std::uint32_t block_elements = 0;
   std::uint64_t slot_memory_bytes = 0;
+  std::array<char, 512> aggregators{};
   std::array<std::uint8_t, 16> session_id{};
   std::array<std::uint8_t, 32> key{};
   std::uint64_t generation = 0;

@@ -11,6 +11,7 @@
 #include "boot_record.h"
 #include "log_sink.h"
 #include "process_set_guard.h"
+#include "protocol/secret_file.h"
 
 namespace omniccl::horovod_op {
 namespace {
@@ -70,9 +71,17 @@ CommunicatorConfig communicator_config(const hvd::Controller& controller,
   config.rank = static_cast<std::uint32_t>(identity.rank);
   config.size = static_cast<std::uint32_t>(identity.size);
   config.credentials = credentials;
+  config.aggregators = settings.aggregators;
+  if (!settings.aggregators.empty()) {
+    config.credentials.key = read_secret_file(settings.secret_file);
+  }
+  config.interface = settings.interface;
+  config.first_port = settings.first_port;
+  config.last_port = settings.last_port;
   config.slot_memory_bytes = settings.slot_memory_bytes;
   config.payload_checksum = settings.payload_checksum;
-  config.loopback_only = controller.GetLocalSize() == identity.size;
+  config.loopback_only =
+      settings.interface.empty() && controller.GetLocalSize() == identity.size;
   config.timeout = settings.timeout;
   config.connect_timeout = settings.connect_timeout;
   config.kernels = &find_kernels(settings.kernels);

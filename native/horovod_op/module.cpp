@@ -28,6 +28,9 @@ Intercept intercept_from(const std::string& name) {
 
 py::list attach_from_python(const std::string& library_path, const std::string& intercept,
                             std::uint32_t block_elements, std::uint64_t slot_memory_bytes,
+                            const std::vector<std::string>& aggregators,
+                            const std::string& secret_file, const std::string& interface,
+                            std::uint16_t first_port, std::uint16_t last_port,
                             bool payload_checksum, double timeout_seconds,
                             double connect_timeout_seconds, const std::string& kernels,
                             const std::string& package_version) {
@@ -35,6 +38,13 @@ py::list attach_from_python(const std::string& library_path, const std::string& 
   settings.intercept = intercept_from(intercept);
   settings.block_elements = block_elements;
   settings.slot_memory_bytes = slot_memory_bytes;
+  for (const std::string& place : aggregators) {
+    settings.aggregators.push_back(parse_host_port(place));
+  }
+  settings.secret_file = secret_file;
+  settings.interface = interface;
+  settings.first_port = first_port;
+  settings.last_port = last_port;
   settings.payload_checksum = payload_checksum;
   settings.timeout = Milliseconds(static_cast<std::int64_t>(timeout_seconds * 1000.0));
   settings.connect_timeout =
@@ -122,6 +132,8 @@ PYBIND11_MODULE(_horovod_adapter, module) {
   module.doc() = "The hook of hvd_omniccl in Horovod's CPU allreduce.";
   module.def("attach", &attach_from_python, py::arg("library_path"), py::kw_only(),
              py::arg("intercept"), py::arg("block_elements"), py::arg("slot_memory_bytes"),
+             py::arg("aggregators"), py::arg("secret_file"), py::arg("interface"),
+             py::arg("first_port"), py::arg("last_port"),
              py::arg("payload_checksum"), py::arg("timeout_seconds"),
              py::arg("connect_timeout_seconds"), py::arg("kernels"), py::arg("package_version"));
   module.def("stats", &stats_for_python);

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
+#include "transport/tcp/host_port.h"
 
 namespace omniccl::horovod_op {
 
@@ -17,6 +19,11 @@ struct Settings {
   Intercept intercept = Intercept::kTagged;
   std::uint32_t block_elements = 0;  // overrides the tag's block size; 0 for none
   std::uint64_t slot_memory_bytes = 0;
+  std::vector<HostPort> aggregators;  // dedicated shards; none: embedded ones
+  std::string secret_file;            // with aggregators
+  std::string interface;              // to listen and connect on; empty: any
+  std::uint16_t first_port = 0;       // range to listen in; 0: any port
+  std::uint16_t last_port = 0;
   bool payload_checksum = true;
   Milliseconds timeout{30'000};
   Milliseconds connect_timeout{10'000};

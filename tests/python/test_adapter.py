@@ -57,6 +57,11 @@ def test_the_installed_adapter_fits() -> None:
         intercept="off",  # the first settings stay: a second call only reports
         block_elements=0,
         slot_memory_bytes=0,
+        aggregators=[],
+        secret_file="",
+        interface="",
+        first_port=0,
+        last_port=0,
         payload_checksum=True,
         timeout_seconds=1.0,
         connect_timeout_seconds=1.0,

@@ -37,6 +37,10 @@ def test_defaults() -> None:
         ("OMNICCL_KERNELS", "scalar", "kernels", "scalar"),
         ("OMNICCL_HOROVOD_SOURCE", "/src/horovod", "horovod_source", Path("/src/horovod")),
         ("OMNICCL_BLOCK_SIZE", "", "block_size", None),
+        ("OMNICCL_IFACE", "eth0", "interface", "eth0"),
+        ("OMNICCL_PORT_RANGE", "40000-40100", "port_range", (40000, 40100)),
+        ("OMNICCL_PORT_RANGE", "40000", "port_range", (40000, 40000)),
+        ("OMNICCL_SECRET_FILE", "/etc/omniccl.secret", "secret_file", Path("/etc/omniccl.secret")),
     ],
 )
 def test_values(name: str, text: str, field: str, value: object) -> None:
@@ -57,6 +61,16 @@ def test_values(name: str, text: str, field: str, value: object) -> None:
         ("OMNICCL_CONNECT_TIMEOUT", "inf"),
         ("OMNICCL_CHECKSUM", "yes"),
         ("OMNICCL_KERNELS", "avx9"),
+        ("OMNICCL_AGGREGATORS", "nic1"),
+        ("OMNICCL_AGGREGATORS", "nic1:4711,"),
+        ("OMNICCL_AGGREGATORS", "nic1:0"),
+        ("OMNICCL_AGGREGATORS", "nic1:70000"),
+        ("OMNICCL_AGGREGATORS", "fd00::5:4711"),
+        ("OMNICCL_IFACE", "eth0 eth1"),
+        ("OMNICCL_PORT_RANGE", "40100-40000"),
+        ("OMNICCL_PORT_RANGE", "0-10"),
+        ("OMNICCL_PORT_RANGE", "40000-70000"),
+        ("OMNICCL_PORT_RANGE", "all"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name_with_what_is_allowed(name: str, text: str) -> None:
@@ -66,6 +80,14 @@ def test_a_wrong_value_is_refused_by_name_with_what_is_allowed(name: str, text: 
     assert name in str(refusal.value)
     assert repr(text) in str(refusal.value)
     assert setting.allowed in str(refusal.value)
+
+
+def test_aggregators_are_a_list_and_need_a_secret() -> None:
+    text = "nic1:4711, 10.0.0.5:80,[fd00::5]:4711"
+    config = Config.from_env({"OMNICCL_AGGREGATORS": text, "OMNICCL_SECRET_FILE": "/s"})
+    assert config.aggregators == ("nic1:4711", "10.0.0.5:80", "[fd00::5]:4711")
+    with pytest.raises(SettingError, match="OMNICCL_SECRET_FILE"):
+        Config.from_env({"OMNICCL_AGGREGATORS": "nic1:4711"})
 
 
 def test_an_unknown_variable_is_refused_with_the_nearest_name() -> None:
