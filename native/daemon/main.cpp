@@ -137,7 +137,11 @@ int main(int argc, char** argv) {
              "OMNICCL_SECRET_FILE.");
   omniccl::Arguments arguments;
   omniccl::declare(app, arguments);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& outcome) {  // or --help, or --version
+    return app.exit(outcome) == 0 ? 0 : 2;
+  }
   try {
     omniccl::serve(arguments);
     return 0;
