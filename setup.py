@@ -1,6 +1,6 @@
 """Drives CMake; what can be said as data is in pyproject.toml.
 
-The engine is built into the package as an archive with its headers. The adapter to Horovod is built
+The engine is built into the package: as an archive with its headers, as the NumPy module and as the daemon. The adapter to Horovod is built
 too where Horovod is installed; elsewhere the first import builds it.
 """
 
@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pybind11
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
@@ -51,11 +52,14 @@ class BuildNative(build_ext):
     def build_engine(self, destination: Path) -> None:
         work = Path(self.build_temp).resolve() / "engine"
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-        options = ["-DCMAKE_BUILD_TYPE=Release", "-DOMNICCL_BUILD_TESTS=OFF"]
+        options = ["-DCMAKE_BUILD_TYPE=Release", "-DOMNICCL_BUILD_TESTS=OFF", "-DOMNICCL_BUILD_BINDINGS=ON"]
+        options += [f"-DPython_EXECUTABLE={sys.executable}", f"-Dpybind11_DIR={pybind11.get_cmake_dir()}"]
         run(["cmake", "-S", str(NATIVE), "-B", str(work), *generator, *options])
         run(["cmake", "--build", str(work), "--parallel", str(os.cpu_count() or 1)])
         shutil.rmtree(destination, ignore_errors=True)
         run(["cmake", "--install", str(work), "--prefix", str(destination)])
+        for module in destination.glob("_native*.so"):
+            module.replace(destination.parent / module.name)
 
     def copy_adapter_source(self, destination: Path) -> None:
         shutil.rmtree(destination, ignore_errors=True)

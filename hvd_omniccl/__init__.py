@@ -12,12 +12,16 @@ that it takes::
 from __future__ import annotations
 
 from . import hook
+from .communicator import Communicator, Session
 from .compression import omniccl
 from .errors import (
     AdapterError,
+    CommunicatorError,
     ForkedProcessError,
+    InvalidArgumentError,
     NotHookedError,
     OmnicclError,
+    PeerFailureError,
     SettingError,
     UnsupportedDtypeError,
 )
@@ -27,9 +31,14 @@ from .version import __version__
 
 __all__ = [
     "AdapterError",
+    "Communicator",
+    "CommunicatorError",
     "ForkedProcessError",
+    "InvalidArgumentError",
     "NotHookedError",
     "OmnicclError",
+    "PeerFailureError",
+    "Session",
     "SettingError",
     "Stats",
     "UnsupportedDtypeError",

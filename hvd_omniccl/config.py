@@ -296,9 +296,7 @@ class Config:
         if values["cache_dir"] is None:
             values["cache_dir"] = _default_cache_dir()
         if values["aggregators"] and values["secret_file"] is None:
-            raise SettingError(
-                "OMNICCL_AGGREGATORS needs OMNICCL_SECRET_FILE, the file with the aggregators' secret"
-            )
+            raise SettingError("OMNICCL_AGGREGATORS needs OMNICCL_SECRET_FILE, the file with the aggregators' secret")
         return cls(**values)
 
 

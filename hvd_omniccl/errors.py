@@ -23,5 +23,17 @@ class ForkedProcessError(OmnicclError, RuntimeError):
     """A process forked after ``hvd.init()`` tried to reduce; Horovod does not live in it."""
 
 
+class CommunicatorError(OmnicclError, RuntimeError):
+    """A communicator cannot be used: closed, busy in another thread, or the system refused something."""
+
+
+class PeerFailureError(CommunicatorError):
+    """A rank or an aggregator died, fell silent, or sent something wrong. Final for its communicator."""
+
+
+class InvalidArgumentError(OmnicclError, ValueError):
+    """An argument is impossible, such as an array that cannot be reduced where it lies."""
+
+
 class UnsupportedDtypeError(OmnicclError, TypeError):
-    """A tensor has a dtype that Horovod's allreduce does not have."""
+    """A tensor has a dtype that cannot be reduced."""

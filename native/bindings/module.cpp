@@ -1,0 +1,251 @@
+// The Python module _native: the engine for NumPy, translation and nothing more. The Python side
+// (hvd_omniccl/communicator.py) checks arrays and hands out addresses of memory that it keeps alive.
+#include <pybind11/chrono.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/communicator.h"
+#include "engine/probe.h"
+#include "protocol/secret_file.h"
+
+namespace py = pybind11;
+
+namespace omniccl::bindings {
+namespace {
+
+// The tensors of one reduction: (address of the input, of the output, elements, block size).
+using TensorTuple = std::tuple<std::uintptr_t, std::uintptr_t, std::uint64_t, std::uint32_t>;
+
+static_assert(std::is_trivially_copyable_v<Endpoint>);
+
+Endpoint endpoint_from(const std::string& bytes) {
+  if (bytes.size() != sizeof(Endpoint)) {
+    throw Error(ErrorKind::kInvalidArgument, "not an endpoint of this version");
+  }
+  Endpoint endpoint;
+  std::memcpy(&endpoint, bytes.data(), sizeof endpoint);
+  return endpoint;
+}
+
+DataType dtype_from(const std::string& name) {
+  for (std::uint8_t value = 1; const auto dtype = dtype_from_wire(value); ++value) {
+    if (name == name_of(*dtype)) return *dtype;
+  }
+  throw Error(ErrorKind::kInvalidArgument, "no dtype " + name);
+}
+
+std::vector<std::string> dtype_names() {
+  std::vector<std::string> names;
+  for (std::uint8_t value = 1; const auto dtype = dtype_from_wire(value); ++value) {
+    names.emplace_back(name_of(*dtype));
+  }
+  return names;
+}
+
+std::vector<std::string> kernel_names() {
+  std::vector<std::string> names;
+  for (const KernelTable* table : available_kernels()) names.emplace_back(table->name);
+  return names;
+}
+
+Milliseconds milliseconds(double seconds) {
+  return Milliseconds(static_cast<std::int64_t>(seconds * 1000.0));
+}
+
+class NumpyCommunicator {
+ public:
+  NumpyCommunicator(std::uint32_t rank, std::uint32_t size, const py::bytes& session_id,
+                    const py::bytes& key, std::uint64_t generation,
+                    const std::vector<std::string>& aggregators, const std::string& secret_file,
+                    std::uint64_t slot_memory, double timeout, double connect_timeout,
+                    bool checksum, const std::string& kernels, bool loopback_only,
+                    const std::string& interface, std::uint16_t first_port,
+                    std::uint16_t last_port) {
+    CommunicatorConfig config;
+    config.rank = rank;
+    config.size = size;
+    copy(session_id, config.credentials.session_id);
+    copy(key, config.credentials.key);
+    config.credentials.generation = generation;
+    for (const std::string& place : aggregators) {
+      config.aggregators.push_back(parse_host_port(place));
+    }
+    if (!aggregators.empty()) config.credentials.key = read_secret_file(secret_file);
+    config.slot_memory_bytes = slot_memory;
+    config.timeout = milliseconds(timeout);
+    config.connect_timeout = milliseconds(connect_timeout);
+    config.payload_checksum = checksum;
+    config.kernels = &find_kernels(kernels);
+    config.loopback_only = loopback_only;
+    config.interface = interface;
+    config.first_port = first_port;
+    config.last_port = last_port;
+    config.interrupted = [this] { check_signals(); };
+    communicator_ = std::make_unique<Communicator>(std::move(config));
+  }
+
+  py::bytes endpoint() const {
+    const Endpoint& endpoint = communicator_->endpoint();
+    return {reinterpret_cast<const char*>(&endpoint), sizeof endpoint};
+  }
+
+  void connect(const std::vector<std::string>& endpoints) {
+    std::vector<Endpoint> places;
+    for (const std::string& bytes : endpoints) places.push_back(endpoint_from(bytes));
+    without_gil([&] { communicator_->connect(places); });
+  }
+
+  void allreduce(const std::string& dtype, const std::vector<TensorTuple>& tensors,
+                 double prescale, double postscale, const std::string& name) {
+    std::vector<TensorView> views;
+    for (const auto& [input, output, elements, block] : tensors) {
+      views.push_back({reinterpret_cast<const std::byte*>(input),
+                       reinterpret_cast<std::byte*>(output), elements, block});
+    }
+    Reduction reduction;
+    reduction.dtype = dtype_from(dtype);
+    reduction.prescale = prescale;
+    reduction.postscale = postscale;
+    reduction.tensors = views;
+    reduction.name = name;
+    without_gil([&] { communicator_->allreduce(reduction); });
+  }
+
+  Stats stats() const { return communicator_->stats(); }
+
+ private:
+  template <std::size_t Size>
+  static void copy(const py::bytes& from, std::array<std::uint8_t, Size>& to) {
+    const std::string_view bytes(from);
+    if (bytes.size() != Size) {
+      throw Error(ErrorKind::kInvalidArgument, "not a session of this version");
+    }
+    std::memcpy(to.data(), bytes.data(), Size);
+  }
+
+  // Runs `step` with the GIL released. What a Python signal handler threw meanwhile is thrown as it
+  // was, in place of the failure that it caused.
+  template <typename Step>
+  void without_gil(Step&& step) {
+    raised_ = nullptr;
+    try {
+      const py::gil_scoped_release release;
+      step();
+    } catch (const Error&) {
+      if (raised_) std::rethrow_exception(std::exchange(raised_, nullptr));
+      throw;
+    }
+  }
+
+  void check_signals() {
+    const py::gil_scoped_acquire acquire;
+    if (::PyErr_CheckSignals() == 0) return;
+    raised_ = std::make_exception_ptr(py::error_already_set());
+    throw Error(ErrorKind::kPeerFailure, "interrupted by a signal");
+  }
+
+  std::unique_ptr<Communicator> communicator_;
+  std::exception_ptr raised_;
+};
+
+py::dict stats_dict(const Stats& stats) {
+  const auto seconds = [](Nanoseconds time) { return std::chrono::duration<double>(time).count(); };
+  py::dict result;
+  result["operations"] = stats.operations;
+  result["tensors"] = stats.tensors;
+  result["bytes_reduced"] = stats.bytes_reduced;
+  result["dense_bytes"] = stats.dense_bytes;
+  result["bytes_sent"] = stats.bytes_sent;
+  result["bytes_received"] = stats.bytes_received;
+  result["blocks"] = stats.blocks;
+  result["nonzero_blocks"] = stats.nonzero_blocks;
+  result["bytes_copied_send"] = stats.bytes_copied_send;
+  result["bytes_copied_receive"] = stats.bytes_copied_receive;
+  result["scan_seconds"] = seconds(stats.scan_time);
+  result["wait_seconds"] = seconds(stats.wait_time);
+  result["decode_seconds"] = seconds(stats.decode_time);
+  return result;
+}
+
+py::tuple random_session() {
+  const SessionCredentials credentials = SessionCredentials::random();
+  const auto bytes = [](const auto& array) {
+    return py::bytes(reinterpret_cast<const char*>(array.data()), array.size());
+  };
+  return py::make_tuple(bytes(credentials.session_id), bytes(credentials.key));
+}
+
+// Errors arrive in Python as EngineError(kind, text); communicator.py gives them their class.
+void translate(std::exception_ptr pointer, const py::handle& engine_error) {
+  try {
+    if (pointer) std::rethrow_exception(pointer);
+  } catch (const Error& error) {
+    const char* kind = "system";
+    switch (error.kind()) {
+      case ErrorKind::kPeerFailure:
+        kind = "peer";
+        break;
+      case ErrorKind::kPrecondition:
+        kind = "precondition";
+        break;
+      case ErrorKind::kInvalidArgument:
+        kind = "argument";
+        break;
+      case ErrorKind::kSystem:
+        break;
+    }
+    ::PyErr_SetObject(engine_error.ptr(), py::make_tuple(kind, error.what()).ptr());
+  }
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_native, module) {
+  module.doc() = "The engine of hvd_omniccl for NumPy arrays.";
+  static py::handle engine_error =
+      py::exception<Error>(module, "EngineError", PyExc_RuntimeError).release();
+  py::register_local_exception_translator(
+      [](std::exception_ptr pointer) { translate(pointer, engine_error); });
+
+  module.attr("PROTOCOL_VERSION") = kProtocolVersion;
+  module.def("available_kernels", &kernel_names);
+  module.def("dtypes", &dtype_names);
+  module.def("random_session", &random_session);
+  module.def(
+      "probe_aggregator",
+      [](const std::string& place, const std::string& secret_file, double timeout) {
+        const HostPort host_port = parse_host_port(place);
+        const SecretKey key = read_secret_file(secret_file);
+        const py::gil_scoped_release release;
+        return probe_aggregator(host_port, key, milliseconds(timeout));
+      },
+      py::arg("place"), py::arg("secret_file"), py::arg("timeout"));
+  py::class_<NumpyCommunicator>(module, "Communicator")
+      .def(py::init<std::uint32_t, std::uint32_t, const py::bytes&, const py::bytes&, std::uint64_t,
+                    const std::vector<std::string>&, const std::string&, std::uint64_t, double,
+                    double, bool, const std::string&, bool, const std::string&, std::uint16_t,
+                    std::uint16_t>(),
+           py::kw_only(), py::arg("rank"), py::arg("size"), py::arg("session_id"), py::arg("key"),
+           py::arg("generation"), py::arg("aggregators"), py::arg("secret_file"),
+           py::arg("slot_memory"), py::arg("timeout"), py::arg("connect_timeout"),
+           py::arg("checksum"), py::arg("kernels"), py::arg("loopback_only"), py::arg("interface"),
+           py::arg("first_port"), py::arg("last_port"))
+      .def("endpoint", &NumpyCommunicator::endpoint)
+      .def("connect", &NumpyCommunicator::connect, py::arg("endpoints"))
+      .def("allreduce", &NumpyCommunicator::allreduce, py::arg("dtype"), py::arg("tensors"),
+           py::arg("prescale"), py::arg("postscale"), py::arg("name"))
+      .def("stats", [](const NumpyCommunicator& one) { return stats_dict(one.stats()); });
+}
+
+}  // namespace omniccl::bindings
