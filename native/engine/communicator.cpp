@@ -31,6 +31,7 @@ namespace {
 // Chunks that one link, or the shard, works off before sockets are looked at again: enough to fill
 // a system call with small frames, little enough to keep both directions moving.
 constexpr unsigned kChunksPerTurn = 16;
+constexpr Milliseconds kMostWaitForSignal{1'000};
 // How long a failing rank tries to tell its peers why.
 constexpr Milliseconds kAbortTime{500};
 // A dedicated shard keeps time too, and knows which rank is late: it speaks first.
@@ -374,7 +375,11 @@ bool Communicator::Impl::wait(bool idle) {
   if (!idle) return look(Nanoseconds{0});
   const Nanoseconds limit = warned_ ? patience() : config_.timeout / 3;
   const ScopedTimer timer(stats_.wait_time);
-  return look(std::max<Nanoseconds>(last_progress_ + limit - Clock::now(), Nanoseconds{0}));
+  Nanoseconds timeout =
+      std::max<Nanoseconds>(last_progress_ + limit - Clock::now(), Nanoseconds{0});
+  // A signal just before the wait does not cut it short.
+  if (config_.interrupted) timeout = std::min<Nanoseconds>(timeout, kMostWaitForSignal);
+  return look(timeout);
 }
 
 bool Communicator::Impl::look(Nanoseconds timeout) {
