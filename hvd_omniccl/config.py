@@ -233,9 +233,9 @@ SETTINGS: tuple[Setting, ...] = (
         "kernels",
         "word",
         "auto",
-        _choice("auto", "scalar", "avx2"),
-        "auto, scalar, avx2",
-        "The inner loops; all give the same bits.",
+        _choice("auto", "scalar", "avx2", "avx512", "neon"),
+        "auto, scalar, avx2, avx512, neon",
+        "The inner loops; all give the same bits. auto: the best that the processor has.",
     ),
     Setting(
         "OMNICCL_HOROVOD_SOURCE",

@@ -23,8 +23,13 @@ bool has_f16c() {
 CpuFeatures CpuFeatures::detect() {
   CpuFeatures features;
 #if defined(__x86_64__)
-  // GCC and Clang check XGETBV too: false where the system does not save the registers.
+  // GCC and Clang check XGETBV too: the YMM state for AVX2, the ZMM state for AVX-512.
   features.avx2 = __builtin_cpu_supports("avx2") != 0 && has_f16c();
+  features.avx512 =
+      __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+      __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
+#elif defined(__aarch64__)
+  features.neon = true;  // part of the architecture
 #endif
   return features;
 }

@@ -3,8 +3,12 @@
 
 namespace omniccl {
 
+// False for the instructions of another architecture, and where the operating system does not save
+// the registers.
 struct CpuFeatures {
-  bool avx2 = false;  // AVX2, F16C and the operating system saves the registers
+  bool avx2 = false;    // with F16C
+  bool avx512 = false;  // F, BW, DQ and VL
+  bool neon = false;
 
   static CpuFeatures detect();
 };

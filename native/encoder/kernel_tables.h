@@ -6,6 +6,10 @@
 namespace omniccl {
 
 const KernelTable& scalar_kernels();
-const KernelTable* avx2_kernels();  // nullptr where the compiler targets another architecture
+
+// nullptr where the compiler targets another architecture
+const KernelTable* avx2_kernels();
+const KernelTable* avx512_kernels();
+const KernelTable* neon_kernels();
 
 }  // namespace omniccl

@@ -22,7 +22,8 @@ struct Scaling {
 
 // destination[i] = postscale * (sum over k of prescale * sources[k][i]), in the order of k, for
 // `elements` elements; integers wrap around; fp16 is summed in float; a NaN becomes the canonical
-// one. `destination` may equal a source. `source_count` is at least 1.
+// one; the sum of bools is their logical or, 0 or 1, which a positive factor does not change.
+// `destination` may equal a source. `source_count` is at least 1.
 using ReduceKernel = void (*)(std::byte* destination, const std::byte* const* sources,
                               std::size_t source_count, std::size_t elements,
                               const Scaling& scaling);
@@ -38,13 +39,8 @@ struct KernelTable {
   // Writes `size` zero bytes; large runs go around the cache.
   void (*fill_zero)(std::byte* destination, std::size_t size);
 
-  ReduceKernel reduce_int32;
-  ReduceKernel reduce_int64;
-  ReduceKernel reduce_float16;
-  ReduceKernel reduce_float32;
-  ReduceKernel reduce_float64;
-
-  ReduceKernel reduce(DataType dtype) const;
+  // The kernel for that dtype. Throws Error(kInvalidArgument) for a value that is none.
+  ReduceKernel (*reduce)(DataType dtype);
 };
 
 // The tables that this processor can run, the best one first, scalar last.

@@ -1,15 +1,60 @@
 // The generic body of the kernels. Included once per instruction set, inside an anonymous namespace
-// (and, for all but scalar, a target region), after these functions are defined there:
-//   bool is_zero(const std::byte* data, std::size_t size)
-//   void load_half(float* out, const std::byte* in, std::size_t count)
-//   void store_half(std::byte* out, const float* in, std::size_t count)
+// (and, where the compiler would not use these instructions by itself, a target region), after
+// these are defined there:
+//   Vector, with
+//     Vector load(const std::byte* data)                          from any address
+//     Vector load_part(const std::byte* data, std::size_t size)   `size` bytes, zeros behind them
+//     Vector either(Vector a, Vector b)                           bitwise or
+//     bool is_zero(Vector value)
+//   std::size_t kHalves, with
+//     void load_halves(float* out, const std::byte* in)           kHalves elements
+//     void store_halves(std::byte* out, const float* in)          rounds to nearest even
 //   void fill_zero(std::byte* destination, std::size_t size)
 // The compiler vectorises the loops over a tile of constant length; no flag that changes
 // floating-point results is allowed (no -ffast-math, no contraction).
 
 constexpr std::size_t kTile = 64;  // elements; a tile of accumulators stays in registers and L1
 
-template <typename T>
+inline bool is_zero(const std::byte* data, std::size_t size) {
+  constexpr std::size_t kVector = sizeof(Vector);
+  constexpr std::size_t kGroup =
+      4 * kVector;  // one test a group: cheap, and dense blocks end early
+  if (size < kVector) return is_zero(load_part(data, size));
+  std::size_t offset = 0;
+  for (; offset + kGroup <= size; offset += kGroup) {
+    const std::byte* group = data + offset;
+    const Vector any = either(either(load(group), load(group + kVector)),
+                              either(load(group + 2 * kVector), load(group + 3 * kVector)));
+    if (!is_zero(any)) return false;
+  }
+  for (; offset < size; offset += kVector) {
+    // The last vector may overlap the one before it.
+    if (!is_zero(load(data + std::min(offset, size - kVector)))) return false;
+  }
+  return true;
+}
+
+inline void load_half(float* out, const std::byte* in, std::size_t count) {
+  const std::size_t whole = count - count % kHalves;
+  for (std::size_t i = 0; i < whole; i += kHalves) load_halves(out + i, in + i * sizeof(Float16));
+  for (std::size_t i = whole; i < count; ++i) {
+    Float16 half;
+    std::memcpy(&half, in + i * sizeof half, sizeof half);
+    out[i] = half_to_float(half);
+  }
+}
+
+inline void store_half(std::byte* out, const float* in, std::size_t count) {
+  const std::size_t whole = count - count % kHalves;
+  for (std::size_t i = 0; i < whole; i += kHalves) store_halves(out + i * sizeof(Float16), in + i);
+  for (std::size_t i = whole; i < count; ++i) {
+    const Float16 half = float_to_half(in[i]);
+    std::memcpy(out + i * sizeof half, &half, sizeof half);
+  }
+}
+
+// What the elements are added in, and what type a scale factor has.
+template <typename T, bool kIsInteger = std::is_integral_v<T>>
 struct Arithmetic {
   using Accumulator = T;
   using Factor = T;
@@ -19,16 +64,15 @@ struct Arithmetic<Float16> {
   using Accumulator = float;
   using Factor = float;
 };
-// Horovod scales integers by a double factor and truncates.
 template <>
-struct Arithmetic<std::int32_t> {
-  using Accumulator = std::uint32_t;  // wraps around without undefined behaviour
+struct Arithmetic<Bool> {
+  using Accumulator = std::uint8_t;  // 0 or 1
   using Factor = double;
 };
-template <>
-struct Arithmetic<std::int64_t> {
-  using Accumulator = std::uint64_t;
-  using Factor = double;
+template <typename T>
+struct Arithmetic<T, true> {
+  using Accumulator = std::make_unsigned_t<T>;  // wraps around without undefined behaviour
+  using Factor = double;                        // as Horovod scales integers
 };
 
 template <typename T>
@@ -38,6 +82,9 @@ inline void load_tile(typename Arithmetic<T>::Accumulator* tile, const std::byte
     load_half(tile, source, count);
   } else {
     std::memcpy(tile, source, count * sizeof(T));
+  }
+  if constexpr (std::is_same_v<T, Bool>) {
+    for (std::size_t i = 0; i < count; ++i) tile[i] = tile[i] != 0;
   }
 }
 
@@ -55,38 +102,50 @@ inline void store_tile(std::byte* destination, const typename Arithmetic<T>::Acc
 template <typename T>
 inline void round_tile(typename Arithmetic<T>::Accumulator* tile, std::size_t count) {
   if constexpr (std::is_same_v<T, Float16>) {
-    std::array<std::byte, kTile * sizeof(Float16)> stored;
-    store_half(stored.data(), tile, count);
-    load_half(tile, stored.data(), count);
+    std::byte stored[kTile * sizeof(Float16)];
+    store_half(stored, tile, count);
+    load_half(tile, stored, count);
   }
 }
 
-// `value` truncated to T; what does not fit becomes the lowest value, on every processor.
+// `value` as the C cast of x86 converts it, on every processor: truncated to a signed integer of 32
+// bits or more, the lowest one for what does not fit, of which T takes the low bits.
 template <typename T>
 inline T truncate(double value) {
-  constexpr double kLow = static_cast<double>(std::numeric_limits<T>::min());
+  using Wide = std::conditional_t<sizeof(T) < sizeof(std::int32_t), std::int32_t, T>;
+  constexpr Wide kLowest = std::numeric_limits<Wide>::min();
+  constexpr auto kLow = static_cast<double>(kLowest);
   const bool fits = value >= kLow && value < -kLow;
-  return fits ? static_cast<T>(fits ? value : 0.0) : std::numeric_limits<T>::min();
+  return static_cast<T>(fits ? static_cast<Wide>(fits ? value : 0.0) : kLowest);
 }
 
 template <typename T>
 inline void scale_tile(typename Arithmetic<T>::Accumulator* tile, std::size_t count,
                        typename Arithmetic<T>::Factor factor) {
   using Accumulator = typename Arithmetic<T>::Accumulator;
+  if constexpr (std::is_same_v<T, Bool>) return;  // true times a positive factor is true
   for (std::size_t i = 0; i < count; ++i) {
     if constexpr (std::is_integral_v<T>) {
       const auto value = static_cast<double>(static_cast<T>(tile[i]));
       tile[i] = static_cast<Accumulator>(truncate<T>(factor * value));
     } else {
-      tile[i] = factor * tile[i];
+      tile[i] = static_cast<Accumulator>(factor * tile[i]);
     }
   }
   round_tile<T>(tile, count);
 }
 
-template <typename Accumulator>
-inline void add_tile(Accumulator* tile, const Accumulator* other, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) tile[i] += other[i];
+template <typename T>
+inline void add_tile(typename Arithmetic<T>::Accumulator* tile,
+                     const typename Arithmetic<T>::Accumulator* other, std::size_t count) {
+  using Accumulator = typename Arithmetic<T>::Accumulator;
+  for (std::size_t i = 0; i < count; ++i) {
+    if constexpr (std::is_same_v<T, Bool>) {
+      tile[i] = static_cast<Accumulator>(tile[i] | other[i]);
+    } else {
+      tile[i] = static_cast<Accumulator>(tile[i] + other[i]);
+    }
+  }
 }
 
 template <typename T>
@@ -114,7 +173,7 @@ inline void reduce_tile(std::byte* destination, const std::byte* const* sources,
   for (std::size_t k = 1; k < source_count; ++k) {
     load_tile<T>(next, sources[k] + offset, count);
     if (scaling.prescale != 1.0) scale_tile<T>(next, count, prescale);
-    add_tile(sum, next, count);
+    add_tile<T>(sum, next, count);
   }
   if constexpr (std::is_floating_point_v<Accumulator>) {
     // Where in the order the +0.0 comes makes no difference: it only turns a sum of -0.0 into +0.0.
@@ -155,13 +214,9 @@ std::size_t scan(const std::byte* data, const BlockSegment& segment, std::size_t
   return nonzero;
 }
 
-constexpr KernelTable make_table(const char* name) {
-  return {name,
-          scan,
-          fill_zero,
-          reduce<std::int32_t>,
-          reduce<std::int64_t>,
-          reduce<Float16>,
-          reduce<float>,
-          reduce<double>};
+ReduceKernel reduce_for(DataType dtype) {
+  return dispatch(dtype,
+                  [](auto tag) -> ReduceKernel { return reduce<typename decltype(tag)::Type>; });
 }
+
+constexpr KernelTable make_table(const char* name) { return {name, scan, fill_zero, reduce_for}; }

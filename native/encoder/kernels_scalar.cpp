@@ -1,5 +1,5 @@
 // The specification: plain C++, any processor.
-#include <array>
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -11,32 +11,31 @@
 namespace omniccl {
 namespace {
 
-inline bool is_zero(const std::byte* data, std::size_t size) {
-  std::size_t offset = 0;
-  for (; offset + sizeof(std::uint64_t) <= size; offset += sizeof(std::uint64_t)) {
-    std::uint64_t word;
-    std::memcpy(&word, data + offset, sizeof word);
-    if (word != 0) return false;
-  }
-  for (; offset < size; ++offset) {
-    if (data[offset] != std::byte{0}) return false;
-  }
-  return true;
+using Vector = std::uint64_t;
+
+inline Vector load_part(const std::byte* data, std::size_t size) {
+  Vector value = 0;
+  std::memcpy(&value, data, size);
+  return value;
 }
 
-inline void load_half(float* out, const std::byte* in, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) {
-    Float16 half;
-    std::memcpy(&half, in + i * sizeof half, sizeof half);
-    out[i] = half_to_float(half);
-  }
+inline Vector load(const std::byte* data) { return load_part(data, sizeof(Vector)); }
+
+inline Vector either(Vector a, Vector b) { return a | b; }
+
+inline bool is_zero(Vector value) { return value == 0; }
+
+constexpr std::size_t kHalves = 1;
+
+inline void load_halves(float* out, const std::byte* in) {
+  Float16 half;
+  std::memcpy(&half, in, sizeof half);
+  *out = half_to_float(half);
 }
 
-inline void store_half(std::byte* out, const float* in, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const Float16 half = float_to_half(in[i]);
-    std::memcpy(out + i * sizeof half, &half, sizeof half);
-  }
+inline void store_halves(std::byte* out, const float* in) {
+  const Float16 half = float_to_half(*in);
+  std::memcpy(out, &half, sizeof half);
 }
 
 void fill_zero(std::byte* destination, std::size_t size) { std::memset(destination, 0, size); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "base/error.h"
 #include "protocol/limits.h"
@@ -29,9 +30,12 @@ void check_reduction(const Reduction& reduction, const SlotMemory& memory) {
   if (!valid(reduction.prescale) || !valid(reduction.postscale)) {
     throw Error(ErrorKind::kInvalidArgument, "scale factors are positive and finite");
   }
-  const bool integer = reduction.dtype == DataType::kInt32 || reduction.dtype == DataType::kInt64;
-  if (integer && reduction.prescale != 1.0) {
-    throw Error(ErrorKind::kInvalidArgument, "integers take no prescale factor");
+  if (is_integer(reduction.dtype) && reduction.prescale != 1.0) {
+    throw Error(ErrorKind::kInvalidArgument,
+                std::string(name_of(reduction.dtype)) + " takes no prescale factor");
+  }
+  if (reduction.dtype == DataType::kBool && reduction.postscale != 1.0) {
+    throw Error(ErrorKind::kInvalidArgument, "bool takes no postscale factor");
   }
   memory.require(largest_block(reduction));
 }

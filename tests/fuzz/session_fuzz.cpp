@@ -26,7 +26,7 @@ omniccl::ContributionMessage message_from(Input& input) {
   omniccl::ContributionMessage message;
   message.operation = input.next() % 2;
   message.chunk = input.next() % 2;
-  message.dtype = omniccl::dtype_from_wire(static_cast<std::uint8_t>(1 + input.next() % 5)).value();
+  message.dtype = omniccl::kDataTypes[input.next() % omniccl::kDataTypes.size()];
   const std::uint32_t segments = 1 + input.next() % 3;
   for (std::uint32_t i = 0; i < segments; ++i) {
     omniccl::BlockSegment segment;

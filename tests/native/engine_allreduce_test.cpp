@@ -15,11 +15,10 @@ TEST_P(Allreduce, SumsEveryDtypeAtEveryDensity) {
   expect_connected(ranks);
   for (const double density : {0.0, 0.01, 0.5, 1.0}) {
     const std::vector<std::size_t> tensors{0, 1, 255, 256, 257, 100'000};
-    expect_reference<float>(ranks, {GetParam(), tensors, 256, density}, 1);
-    expect_reference<double>(ranks, {GetParam(), tensors, 256, density}, 2);
-    expect_reference<Float16>(ranks, {GetParam(), tensors, 256, density}, 3);
-    expect_reference<std::int32_t>(ranks, {GetParam(), tensors, 256, density}, 4);
-    expect_reference<std::int64_t>(ranks, {GetParam(), tensors, 256, density}, 5);
+    for_each_dtype([&](auto tag) {
+      using T = typename decltype(tag)::Type;
+      expect_reference<T>(ranks, {GetParam(), tensors, 256, density}, size_of(dtype_of<T>()));
+    });
   }
 }
 
@@ -30,9 +29,12 @@ TEST_P(Allreduce, ScalesContributionsAndResults) {
   expect_reference<float>(ranks, {GetParam(), {70'001}, 256, 0.4, 0.3, average}, 6);
   expect_reference<double>(ranks, {GetParam(), {70'001}, 256, 0.4, 3.7, average}, 7);
   expect_reference<Float16>(ranks, {GetParam(), {70'001}, 256, 0.4, 0.5, average}, 8);
-  // Small integers, as their sum times the factor has to fit.
-  std::vector<std::vector<std::int32_t>> unused;
-  expect_reference<std::int64_t>(ranks, {GetParam(), {70'001}, 256, 0.4, 1.0, 0.25}, 9);
+  for_each_dtype([&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    if constexpr (std::is_integral_v<T>) {
+      expect_reference<T>(ranks, {GetParam(), {70'001}, 256, 0.4, 1.0, average}, 9);
+    }
+  });
 }
 
 TEST_P(Allreduce, TakesAnyBlockSize) {
@@ -73,6 +75,29 @@ TEST_P(Allreduce, WorksInPlace) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, Allreduce, ::testing::Values(1U, 2U, 3U, 4U, 7U));
+
+TEST(AllreduceFactors, AreRefusedForDtypesThatTakeNone) {
+  Ranks ranks(1);
+  expect_connected(ranks);
+  const auto takes = [&](DataType dtype, double prescale, double postscale) {
+    Reduction reduction;
+    reduction.dtype = dtype;
+    reduction.prescale = prescale;
+    reduction.postscale = postscale;
+    try {
+      ranks[0].allreduce(reduction);
+      return true;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
+      EXPECT_NE(std::string(error.what()).find(name_of(dtype)), std::string::npos) << error.what();
+      return false;
+    }
+  };
+  for (const DataType dtype : kDataTypes) {
+    EXPECT_EQ(takes(dtype, 0.5, 1.0), !is_integer(dtype)) << name_of(dtype);
+    EXPECT_EQ(takes(dtype, 1.0, 0.5), dtype != DataType::kBool) << name_of(dtype);
+  }
+}
 
 // All kernels, small slot memory (many turns, full windows and rings) and no payload checksum give
 // the same bits.

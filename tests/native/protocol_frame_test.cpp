@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 
 #include "base/error.h"
@@ -133,6 +134,25 @@ TEST(ContributionMessage, RoundTrips) {
   EXPECT_EQ(decoded.blocks, message.blocks);
   EXPECT_EQ(decoded.segments, message.segments);
   EXPECT_EQ(decoded.bitmap, message.bitmap);
+}
+
+TEST(ContributionMessage, CarriesEveryDtypeAndNoOther) {
+  std::set<DataType> carried;
+  for (int value = 0; value <= 0xFF; ++value) {
+    ContributionMessage message = sample();
+    message.dtype = static_cast<DataType>(value);
+    const std::vector<std::byte> head = head_of(message);
+    EXPECT_EQ(head[12], std::byte(value));  // docs/protocol.md
+    ContributionMessage decoded;
+    try {
+      decode_contribution(head, 1 << 20, decoded);
+    } catch (const Error&) {
+      continue;
+    }
+    EXPECT_EQ(decoded.dtype, message.dtype);
+    carried.insert(decoded.dtype);
+  }
+  EXPECT_EQ(carried, std::set<DataType>(kDataTypes.begin(), kDataTypes.end()));
 }
 
 TEST(ContributionMessage, RefusesEveryLie) {

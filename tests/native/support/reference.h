@@ -1,6 +1,7 @@
 // The allreduce as the documents define it, in the plainest code: element by element, rank by rank.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -21,7 +22,21 @@ constexpr DataType dtype_of() {
   if constexpr (std::is_same_v<T, Float16>) return DataType::kFloat16;
   if constexpr (std::is_same_v<T, float>) return DataType::kFloat32;
   if constexpr (std::is_same_v<T, double>) return DataType::kFloat64;
+  if constexpr (std::is_same_v<T, std::int8_t>) return DataType::kInt8;
+  if constexpr (std::is_same_v<T, std::uint8_t>) return DataType::kUint8;
+  if constexpr (std::is_same_v<T, std::int16_t>) return DataType::kInt16;
+  if constexpr (std::is_same_v<T, std::uint16_t>) return DataType::kUint16;
+  if constexpr (std::is_same_v<T, Bool>) return DataType::kBool;
 }
+
+// Calls `visit` with the TypeTag of every dtype.
+template <typename Visit>
+void for_each_dtype(Visit&& visit) {
+  for (const DataType dtype : kDataTypes) dispatch(dtype, visit);
+}
+
+template <typename T>
+constexpr bool kIsFloating = std::is_floating_point_v<T> || std::is_same_v<T, Float16>;
 
 inline float widen(Float16 value) { return half_to_float(value); }
 template <typename T>
@@ -37,11 +52,23 @@ T narrow(Wide value) {
   }
 }
 
+// What x86 makes of the C cast: the lowest value for what does not fit.
+template <typename Integer>
+Integer truncate(double value) {
+  const double limit = std::ldexp(1.0, std::numeric_limits<Integer>::digits);
+  return -limit <= value && value < limit ? static_cast<Integer>(value)
+                                          : std::numeric_limits<Integer>::min();
+}
+
 template <typename T>
 T scale(T value, double factor) {
   if (factor == 1.0) return value;
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(factor * static_cast<double>(value));
+  if constexpr (std::is_same_v<T, Bool>) {
+    return value;
+  } else if constexpr (std::is_same_v<T, std::int64_t>) {
+    return truncate<std::int64_t>(factor * static_cast<double>(value));
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(truncate<std::int32_t>(factor * value));
   } else {
     using Wide = decltype(widen(value));
     return narrow<T>(static_cast<Wide>(static_cast<Wide>(factor) * widen(value)));
@@ -66,10 +93,13 @@ std::vector<T> reference_sum(const std::vector<std::vector<T>>& inputs, double p
                              double postscale = 1.0) {
   std::vector<T> result(inputs[0].size());
   for (std::size_t i = 0; i < result.size(); ++i) {
-    if constexpr (std::is_integral_v<T>) {
-      using Unsigned = std::make_unsigned_t<T>;
-      Unsigned sum = 0;
-      for (const auto& input : inputs) sum += static_cast<Unsigned>(input[i]);
+    if constexpr (std::is_same_v<T, Bool>) {
+      for (const auto& input : inputs) {
+        if (input[i].byte != 0) result[i].byte = 1;
+      }
+    } else if constexpr (std::is_integral_v<T>) {
+      std::uint64_t sum = 0;  // its low bits are the sum that wraps around
+      for (const auto& input : inputs) sum += static_cast<std::uint64_t>(input[i]);
       result[i] = scale(static_cast<T>(sum), postscale);
     } else {
       auto sum = widen(scale(inputs[0][i], prescale));
@@ -100,6 +130,8 @@ std::vector<T> random_blocks(std::size_t elements, std::size_t block, double den
       const std::uint64_t bits = random();
       if constexpr (std::is_integral_v<T>) {
         values[i] = static_cast<T>(bits);
+      } else if constexpr (std::is_same_v<T, Bool>) {
+        values[i].byte = static_cast<std::uint8_t>(bits % 2 == 0 ? 0 : bits >> 8);
       } else if (bits % 64 == 0) {
         std::memcpy(&values[i], &bits, sizeof(T));  // any bits: NaN, denormal, huge
       } else if (bits % 64 == 1) {
