@@ -10,8 +10,7 @@ from .errors import UnsupportedDtypeError
 from .mark import Mark, set_mark
 from .tag import default_block_elements
 
-# What Horovod's TensorFlow operation has. The engine takes all but the two 8-bit ones, which the
-# hook leaves to Horovod.
+# What Horovod's TensorFlow operation has, and the engine too.
 SUPPORTED_DTYPES = ("uint8", "int8", "int32", "int64", "float16", "float32", "float64")
 
 

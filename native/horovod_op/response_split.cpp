@@ -10,8 +10,6 @@ namespace {
 
 bool is_usable_factor(double factor) { return std::isfinite(factor) && factor > 0.0; }
 
-bool is_integer(DataType dtype) { return dtype == DataType::kInt32 || dtype == DataType::kInt64; }
-
 const char* operation_name(hvd::ReduceOp op) {
   switch (op) {
     case hvd::ReduceOp::AVERAGE:
@@ -48,6 +46,14 @@ ResponseSplit split_by_tag(const std::vector<hvd::TensorTableEntry>& entries) {
 
 std::optional<DataType> engine_dtype(hvd::DataType dtype) {
   switch (dtype) {
+    case hvd::DataType::HOROVOD_INT8:
+      return DataType::kInt8;
+    case hvd::DataType::HOROVOD_UINT8:
+      return DataType::kUint8;
+    case hvd::DataType::HOROVOD_INT16:
+      return DataType::kInt16;
+    case hvd::DataType::HOROVOD_UINT16:
+      return DataType::kUint16;
     case hvd::DataType::HOROVOD_INT32:
       return DataType::kInt32;
     case hvd::DataType::HOROVOD_INT64:
@@ -58,6 +64,8 @@ std::optional<DataType> engine_dtype(hvd::DataType dtype) {
       return DataType::kFloat32;
     case hvd::DataType::HOROVOD_FLOAT64:
       return DataType::kFloat64;
+    case hvd::DataType::HOROVOD_BOOL:
+      return DataType::kBool;
     default:
       return std::nullopt;
   }
@@ -78,6 +86,7 @@ std::optional<std::string> reason_to_pass_on(const hvd::Response& response,
     return "scale factor not positive and finite";
   }
   if (is_integer(*dtype) && response.prescale_factor() != 1.0) return "prescaled integers";
+  if (*dtype == DataType::kBool && response.postscale_factor() != 1.0) return "scaled bools";
   if (std::any_of(entries.begin(), entries.end(),
                   [](const auto& entry) { return entry.device != CPU_DEVICE_ID; })) {
     return "tensor not in CPU memory";

@@ -12,7 +12,7 @@ from hvd_omniccl import omniccl
 
 BLOCK = 256  # of a tensor with one long dimension
 FLOATS = (np.float16, np.float32, np.float64)
-INTEGERS = (np.int32, np.int64)
+INTEGERS = (np.int8, np.uint8, np.int32, np.int64)
 ALL_SIZES = (1, 2, 3, 4)
 
 

@@ -183,10 +183,6 @@ def what_we_do_not_take_goes_to_horovod() -> None:
             assert allreduce(values, op=op).tolist() == expected
         assert change.passed_on(f"operation {name}") == 1
         assert change.operations == 0
-    for dtype in (np.uint8, np.int8):
-        with counted() as change:
-            assert allreduce(np.full(3, 100, dtype)).tolist() == np.full(3, 200).astype(dtype).tolist()
-        assert change.passed_on(f"dtype {np.dtype(dtype).name}") == 1
     with counted() as change:
         assert allreduce(values, prescale_factor=2.0).tolist() == [8, 16]
         assert allreduce(values.astype(np.float32), postscale_factor=-1.0).tolist() == [-4.0, -8.0]
