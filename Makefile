@@ -14,7 +14,7 @@ setup: ## install what is missing and the package itself into .venv (8 minutes t
 demo: setup ## train a recommender on stock Horovod and on omniccl (DEMO_FLAGS='--epochs 1 ...')
 	"$(VENV)/bin/python" scripts/demo.py $(DEMO_FLAGS)
 
-test: ## run all tests (STAGES='lint native asan tsan python parallel')
+test: ## run all tests (STAGES='lint native arm asan tsan python parallel')
 	scripts/setup.sh --dev
 	scripts/test.sh $(STAGES)
 

@@ -2,7 +2,7 @@
 # Runs the test stages, cheapest first, and stops at the first that fails. Needs `scripts/setup.sh --dev`.
 set -euo pipefail
 
-readonly all_stages=(lint native asan tsan python parallel)
+readonly all_stages=(lint native arm asan tsan python parallel)
 
 usage() {
   printf 'usage: scripts/test.sh [STAGE...]\nstages, by default all in this order: %s\n' "${all_stages[*]}"
@@ -35,6 +35,12 @@ stage_lint() {
 stage_native() {
   native_tests native '' -DCMAKE_BUILD_TYPE=Release
   run-clang-tidy -quiet -p build/native -j "$(nproc)" "$PWD/native/"
+}
+
+# The layers that differ between processors, for 64-bit Arm.
+stage_arm() {
+  native_tests arm '' -DCMAKE_BUILD_TYPE=Release -DOMNICCL_ENCODER_ONLY=ON \
+    -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64-linux-gnu.cmake
 }
 
 # Lines in reports, and half the time to compile.
