@@ -103,6 +103,16 @@ def a_nan_stays_at_its_element() -> None:
         assert np.flatnonzero(np.isnan(result)).tolist() == [2 * BLOCK + 7]
 
 
+@case(2)
+def infinities_add_up_at_their_element() -> None:
+    for values, expected in (((np.inf, -np.inf), np.nan), ((-np.inf, 0.0), -np.inf), ((1.0, np.inf), np.inf)):
+        mine = np.zeros(3 * BLOCK, np.float32)
+        mine[BLOCK + 3] = values[hvd.rank()]
+        wanted = np.zeros(3 * BLOCK, np.float32)
+        wanted[BLOCK + 3] = expected
+        assert_same_bits(allreduce(mine), wanted)
+
+
 @case(3)
 def addition_is_in_rank_order_and_does_not_depend_on_the_place() -> None:
     value = np.float32([1e8, 1.0, -1e8][hvd.rank()])
