@@ -39,7 +39,10 @@ def values(rank: int, dtype: str, shape: tuple[int, ...], wrap: bool = False) ->
 
 
 def reduce_all(inputs: list[Array], compression: Any, **options: Any) -> list[list[Array]]:
-    """The inputs reduced eagerly and in a graph, with and without a name, alone and in a group."""
+    """The inputs reduced eagerly and in a graph, with and without a name, alone and in a group.
+
+    The way does not know of the dtype: all ways for two dtypes, two of them for the others.
+    """
 
     def single(*tensors: tf.Tensor) -> list[tf.Tensor]:
         return [hvd.allreduce(one, compression=compression, **options) for one in tensors]
@@ -57,9 +60,11 @@ def reduce_all(inputs: list[Array], compression: Any, **options: Any) -> list[li
         return list(hvd.grouped_allreduce(list(tensors), compression=compression, name="a/group", **options))
 
     tensors = [tf.constant(one) for one in inputs]
-    ways: list[Callable[..., Any]] = []
-    for way in (single, named, grouped, grouped_and_named):
-        ways += [way, tf.function(way, autograph=False)]
+    ways: list[Callable[..., Any]] = [single, tf.function(grouped, autograph=False)]
+    if tensors[0].dtype in (tf.float32, tf.int32):
+        ways += [grouped, tf.function(single, autograph=False)]
+        for way in (named, grouped_and_named):
+            ways += [way, tf.function(way, autograph=False)]
     return [[one.numpy() for one in way(*tensors)] for way in ways]
 
 
@@ -115,8 +120,7 @@ def floats_are_those_of_the_sum_in_rank_order() -> None:
 def empty_tensors_of_all_dtypes() -> None:
     # In a graph TensorFlow may replace an operation whose result is known to be empty: nothing is counted.
     for dtype in SUPPORTED_DTYPES:
-        for op in (hvd.Sum, hvd.Average):
-            check(dtype, lambda inputs: inputs[0], shapes=EMPTY_SHAPES, op=op)
+        check(dtype, lambda inputs: inputs[0], shapes=EMPTY_SHAPES, op=hvd.Average)
 
 
 @case(2, 3)
