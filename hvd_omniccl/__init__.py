@@ -1,7 +1,7 @@
 """Exact block-sparse allreduce for Horovod.
 
-Importing the package hooks Horovod's CPU allreduce; ``compression=omniccl`` then marks the tensors
-that it takes::
+Once the package and ``horovod.tensorflow`` are imported, whichever comes first, Horovod's CPU
+allreduce is hooked; ``compression=omniccl`` then marks the tensors that it takes::
 
     import horovod.tensorflow.keras as hvd
     from hvd_omniccl import omniccl
@@ -26,7 +26,7 @@ from .errors import (
     UnsupportedDtypeError,
 )
 from .sockets import tcp_bytes_sent
-from .statistics import Stats, stats
+from .statistics import Stats, reset_stats, stats
 from .version import __version__
 
 __all__ = [
@@ -44,8 +44,9 @@ __all__ = [
     "UnsupportedDtypeError",
     "__version__",
     "omniccl",
+    "reset_stats",
     "stats",
     "tcp_bytes_sent",
 ]
 
-hook.state()
+hook.install()
