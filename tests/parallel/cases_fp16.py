@@ -62,6 +62,6 @@ def fp16_in_a_group_and_in_a_tape() -> None:
     with tf.GradientTape() as plain:
         loss = (hvd.rank() + 1.0) * tf.reduce_sum(variable)
     tape = hvd.DistributedGradientTape(plain, compression=omniccl.fp16)
-    gradient = tape.gradient(loss, variable)
+    [gradient] = tape.gradient(loss, [variable])
     assert gradient.dtype == tf.float32
     assert np.all(gradient.numpy() == 1.5)

@@ -48,7 +48,7 @@ def indexed_slices_of_an_embedding_are_seen_through_tape_and_function() -> None:
         with tf.GradientTape() as plain:
             loss = tf.reduce_sum(tf.gather(table, [hvd.rank()]))
         tape = hvd.DistributedGradientTape(plain, compression=omniccl, sparse_as_dense=sparse_as_dense)
-        return tf.convert_to_tensor(tape.gradient(loss, table))
+        return tf.convert_to_tensor(tape.gradient(loss, [table])[0])
 
     for sparse_as_dense in (False, True):
         step = tf.function(gradient)

@@ -21,7 +21,7 @@ from horovod.tensorflow import mpi_ops
 def train() -> None:
     tf.keras.utils.set_random_seed(1)
     model = tf.keras.Sequential(
-        [tf.keras.layers.Embedding(200, 24), tf.keras.layers.Flatten(), tf.keras.layers.Dense(1)]
+        [tf.keras.layers.Embedding(200, 24, input_length=3), tf.keras.layers.Flatten(), tf.keras.layers.Dense(1)]
     )
     model.build((None, 3))
     optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.01), sparse_as_dense=True)
