@@ -11,8 +11,9 @@ allreduce is hooked; ``compression=omniccl`` then marks the tensors that it take
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from . import hook
-from .communicator import Communicator, Session
 from .compression import omniccl
 from .errors import (
     AdapterError,
@@ -28,6 +29,9 @@ from .errors import (
 from .sockets import tcp_bytes_sent
 from .statistics import Stats, reset_stats, stats
 from .version import __version__
+
+if TYPE_CHECKING:
+    from .communicator import Communicator, Session
 
 __all__ = [
     "AdapterError",
@@ -48,5 +52,15 @@ __all__ = [
     "stats",
     "tcp_bytes_sent",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the communicator at its first use: NumPy, which it brings, takes longer than all the rest."""
+    if name in ("Communicator", "Session"):
+        from . import communicator
+
+        return getattr(communicator, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 hook.install()
