@@ -1,7 +1,8 @@
 """Drives CMake; what can be said as data is in pyproject.toml.
 
-The engine is built into the package: as an archive with its headers, as the NumPy module and as the daemon. The adapter to Horovod is built
-too where Horovod is installed; elsewhere the first import builds it.
+The engine is built into the package: as an archive with its headers, as the NumPy module and as the
+daemon. The adapter to Horovod is built too where Horovod is installed; elsewhere the first import
+with Horovod builds it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent.resolve()
 NATIVE = ROOT / "native"
+
+# What `omniccl adapter` does, without the command line's package: pip installs what ours depends on
+# only after this has run. (TensorFlow brings what the hook needs.)
+BUILD_ADAPTER = "from hvd_omniccl import hook; hook.state_with_horovod()"
 
 
 def run(command: list[str], **options: object) -> None:
@@ -66,10 +71,10 @@ class BuildNative(build_ext):
         shutil.copytree(NATIVE / "horovod_op", destination)
 
     def build_adapter(self, package: Path) -> None:
-        """Imports the package as it will be installed, which builds what it lacks."""
+        """Imports the package as it will be installed, with Horovod, which builds what it lacks."""
         cache = package / "_adapter"
         environment = {**os.environ, "OMNICCL_CACHE_DIR": str(cache), "PYTHONPATH": str(package.parent)}
-        run([sys.executable, "-m", "hvd_omniccl", "adapter"], env=environment, cwd=package.parent)
+        run([sys.executable, "-c", BUILD_ADAPTER], env=environment, cwd=package.parent)
         for lock in cache.glob("*.lock"):
             lock.unlink()
 

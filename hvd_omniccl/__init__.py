@@ -1,7 +1,7 @@
 """Exact block-sparse allreduce for Horovod.
 
-Importing the package hooks Horovod's CPU allreduce; ``compression=omniccl`` then marks the tensors
-that it takes::
+Once the package and ``horovod.tensorflow`` are imported, whichever comes first, Horovod's CPU
+allreduce is hooked; ``compression=omniccl`` then marks the tensors that it takes::
 
     import horovod.tensorflow.keras as hvd
     from hvd_omniccl import omniccl
@@ -11,8 +11,9 @@ that it takes::
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from . import hook
-from .communicator import Communicator, Session
 from .compression import omniccl
 from .errors import (
     AdapterError,
@@ -26,8 +27,11 @@ from .errors import (
     UnsupportedDtypeError,
 )
 from .sockets import tcp_bytes_sent
-from .statistics import Stats, stats
+from .statistics import Stats, reset_stats, stats
 from .version import __version__
+
+if TYPE_CHECKING:
+    from .communicator import Communicator, Session
 
 __all__ = [
     "AdapterError",
@@ -44,8 +48,19 @@ __all__ = [
     "UnsupportedDtypeError",
     "__version__",
     "omniccl",
+    "reset_stats",
     "stats",
     "tcp_bytes_sent",
 ]
 
-hook.state()
+
+def __getattr__(name: str) -> Any:
+    """Import the communicator at its first use: NumPy, which it brings, takes longer than all the rest."""
+    if name in ("Communicator", "Session"):
+        from . import communicator
+
+        return getattr(communicator, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+hook.install()

@@ -2,7 +2,7 @@
 
 Horovod's wheel has no headers, so the adapter is compiled against the sources of exactly the
 installed version, with the same macros. :func:`load` is the one function that does it, whoever
-calls it: ``pip install`` (setup.py) where Horovod is there, else the first import.
+calls it: ``pip install`` (setup.py) where Horovod is there, else the first import of Horovod.
 """
 
 from __future__ import annotations
@@ -106,10 +106,7 @@ def inspect_horovod() -> HorovodBuild:
         import horovod.tensorflow as hvd
         import tensorflow as tf
     except ImportError as error:
-        raise AdapterError(
-            f"Horovod for TensorFlow cannot be imported ({error}). Type: "
-            "HOROVOD_WITH_TENSORFLOW=1 pip install --no-build-isolation horovod==0.28.1"
-        ) from error
+        raise no_horovod(error) from error
     _refuse_unsupported(hvd)
     features = [name for name in ("CCL", "GLOO", "MPI") if getattr(hvd, f"{name.lower()}_built")()]
     return HorovodBuild(
@@ -119,6 +116,14 @@ def inspect_horovod() -> HorovodBuild:
         tensorflow_include=tf.sysconfig.get_include(),
         cxx11_abi=_cxx11_abi(tf.sysconfig.get_compile_flags()),
         mpi_compile_flags=_mpi_compile_flags() if "MPI" in features else "",
+    )
+
+
+def no_horovod(error: ImportError) -> AdapterError:
+    """Return the error for a Horovod that cannot be imported, with what to type."""
+    return AdapterError(
+        f"Horovod for TensorFlow cannot be imported ({error}). Type: "
+        "HOROVOD_WITH_TENSORFLOW=1 pip install --no-build-isolation horovod==0.28.1"
     )
 
 

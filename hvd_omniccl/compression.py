@@ -1,17 +1,13 @@
-"""``omniccl``: what a user passes as ``compression=``."""
+"""``omniccl`` and ``omniccl.fp16``: what a user passes as ``compression=``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from . import hook
 from .errors import UnsupportedDtypeError
-from .mark import Mark, set_mark
-from .tag import default_block_elements
-
-# What Horovod's TensorFlow operation has, and the engine too.
-SUPPORTED_DTYPES = ("uint8", "int8", "int32", "int64", "float16", "float32", "float64")
+from .mark import SUPPORTED_DTYPES, marked
 
 
 @dataclass(frozen=True)
@@ -30,15 +26,15 @@ class TensorContext:
     shape: Any
 
 
-class OmnicclCompressor:
-    """Exact block-sparse allreduce, as a compressor for Horovod's ``compression=`` argument.
+class _MarkingCompressor:
+    """What both compressors have in common: they mark the tensor that is reduced.
 
-    It changes nothing in the tensor: it marks it, and the operation that reduces it sends only
-    blocks that are not zero. There is one instance, :data:`hvd_omniccl.omniccl`; it has no state
-    and compares and hashes by identity, because Horovod keys its cache of reduce functions on it.
+    There is one instance of each; it has no state and compares and hashes by identity, because
+    Horovod keys its cache of reduce functions on it.
     """
 
     __slots__ = ()
+    _name: ClassVar[str]
 
     def compress(self, tensor: Any) -> tuple[Any, TensorContext]:
         """Mark a tensor for the engine.
@@ -51,7 +47,7 @@ class OmnicclCompressor:
         Returns
         -------
         tuple
-            The same values as a marked tensor, and the context for :meth:`decompress`.
+            The tensor to reduce, marked, and the context for :meth:`decompress`.
 
         Raises
         ------
@@ -63,17 +59,12 @@ class OmnicclCompressor:
             For a dtype that Horovod's allreduce does not have.
         """
         hook.require()
-        import tensorflow as tf
-
-        _check_dtype(tensor.dtype)
-        shape = tensor.shape
-        row_elements = shape[-1] if shape.rank else None
-        marked = tf.identity(tensor)
-        set_mark(marked, Mark(default_block_elements(row_elements), _name_of(tensor, marked)))
-        return marked, TensorContext(tensor.dtype, shape)
+        reduced = self._in_reduced_dtype(tensor)
+        _check_dtype(reduced.dtype)
+        return marked(reduced, named_after=tensor), TensorContext(tensor.dtype, tensor.shape)
 
     def decompress(self, tensor: Any, ctx: TensorContext) -> Any:
-        """Return the reduced tensor as it is, with the static shape that the input had.
+        """Return the reduced tensor with the dtype and the static shape that the input had.
 
         Parameters
         ----------
@@ -85,13 +76,56 @@ class OmnicclCompressor:
         # A reducescatter's result has another first dimension.
         if tensor.shape.is_compatible_with(ctx.shape):
             tensor.set_shape(ctx.shape)
+        return _cast(tensor, ctx.dtype)
+
+    def _in_reduced_dtype(self, tensor: Any) -> Any:
+        """Return ``tensor`` in the dtype in which it is to be reduced."""
         return tensor
 
     def __repr__(self) -> str:
-        return "hvd_omniccl.omniccl"
+        return f"hvd_omniccl.{self._name}"
 
     def __reduce__(self) -> str:
-        return "omniccl"  # unpickled and copied as the one instance
+        return self._name  # unpickled and copied as the one instance
+
+
+class OmnicclFp16Compressor(_MarkingCompressor):
+    """Block-sparse allreduce in half precision: half the bytes, and no longer exact.
+
+    Floating-point tensors travel as float16, are summed in single precision in rank order, rounded
+    once, and cast back; others are as with :class:`OmnicclCompressor`.
+    """
+
+    __slots__ = ()
+    _name = "omniccl.fp16"
+
+    def _in_reduced_dtype(self, tensor: Any) -> Any:
+        import tensorflow as tf
+
+        return _cast(tensor, tf.float16) if tensor.dtype.is_floating else tensor
+
+
+class OmnicclCompressor(_MarkingCompressor):
+    """Exact block-sparse allreduce, as a compressor for Horovod's ``compression=`` argument.
+
+    It changes nothing in the tensor: it marks it, and the operation that reduces it sends only
+    blocks that are not zero.
+
+    Attributes
+    ----------
+    fp16
+        The compressor that also casts floating-point tensors to float16.
+    """
+
+    __slots__ = ()
+    _name = "omniccl"
+    fp16: ClassVar[OmnicclFp16Compressor] = OmnicclFp16Compressor()
+
+
+def _cast(tensor: Any, dtype: Any) -> Any:
+    import tensorflow as tf
+
+    return tensor if tensor.dtype == dtype else tf.cast(tensor, dtype)
 
 
 def _check_dtype(dtype: Any) -> None:
@@ -101,14 +135,6 @@ def _check_dtype(dtype: Any) -> None:
         f"Horovod's allreduce has no {dtype.name}; it has {', '.join(SUPPORTED_DTYPES)}. "
         f"Cast first: tf.cast(tensor, tf.float32)"
     )
-
-
-def _name_of(tensor: Any, marked: Any) -> str:
-    """Return the name by which Horovod would know ``tensor``; empty in eager mode.
-
-    An eager tensor inside of a graph function has no name; its identity there has.
-    """
-    return str(getattr(tensor, "name", None) or getattr(marked, "name", ""))
 
 
 omniccl = OmnicclCompressor()

@@ -1,6 +1,6 @@
 """All settings: one table, read from the environment once.
 
-``python -m hvd_omniccl settings`` prints the table as Markdown, the source of ``docs/settings.md``.
+``omniccl settings --format markdown`` prints the table, the source of ``docs/settings.md``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from .errors import SettingError
 
@@ -139,9 +139,10 @@ SETTINGS: tuple[Setting, ...] = (
         "intercept",
         "word",
         "tagged",
-        _choice("tagged", "off"),
-        "tagged, off",
-        "Which tensors the engine takes: those given compression=omniccl, or none. Equal on all ranks.",
+        _choice("tagged", "all", "off"),
+        "tagged, all, off",
+        "Which tensors the engine takes: those given compression=omniccl, all that it can reduce, or none. "
+        "Equal on all ranks.",
     ),
     Setting(
         "OMNICCL_BLOCK_SIZE",
@@ -320,11 +321,35 @@ def _refuse_unknown(environ: Mapping[str, str]) -> None:
         raise SettingError(f"{name} is not a setting of hvd_omniccl; {hint}")
 
 
+class ValueInForce(NamedTuple):
+    """The value of one setting as text, and where it comes from: ``environment`` or ``default``."""
+
+    name: str
+    value: str
+    source: str
+
+
+def values_in_force(environ: Optional[Mapping[str, str]] = None) -> list[ValueInForce]:
+    """Return all settings as they are in ``environ``, ``os.environ`` if None."""
+    environ = os.environ if environ is None else environ
+    values = []
+    for setting in SETTINGS:
+        text = environ.get(setting.name, "").strip()
+        source = "environment" if text else "default"
+        values.append(ValueInForce(setting.name, text or _default_text(setting), source))
+    return values
+
+
+def _default_text(setting: Setting) -> str:
+    if isinstance(setting.default, bool):
+        return "on" if setting.default else "off"
+    return "unset" if setting.default in (None, (), (0, 0)) else str(setting.default)
+
+
 def markdown_table() -> str:
     """Return the table of all settings as Markdown."""
     lines = ["| Variable | Value | Default | Meaning |", "|---|---|---|---|"]
     for setting in SETTINGS:
-        names = {None: "unset", True: "on", False: "off", (): "unset", (0, 0): "unset"}
-        default = names.get(setting.default, setting.default)
+        default = _default_text(setting)
         lines.append(f"| `{setting.name}` | {setting.type}: {setting.allowed} | {default} | {setting.doc} |")
     return "\n".join(lines)

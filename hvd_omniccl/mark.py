@@ -1,9 +1,14 @@
-"""The mark that ``compress`` leaves on a tensor object for the wrapper around Horovod's calls."""
+"""The mark on a tensor object that is to reach the engine, for the wrapper around Horovod's calls."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Optional
+
+from .tag import default_block_elements
+
+# What Horovod's TensorFlow operation has.
+SUPPORTED_DTYPES = ("uint8", "int8", "int32", "int64", "float16", "float32", "float64")
 
 _ATTRIBUTE = "_omniccl_mark"
 
@@ -24,9 +29,25 @@ class Mark:
     source_name: str
 
 
-def set_mark(tensor: Any, mark: Mark) -> None:
-    """Leave ``mark`` on the object ``tensor``."""
-    setattr(tensor, _ATTRIBUTE, mark)
+def marked(tensor: Any, named_after: Optional[Any] = None) -> Any:
+    """Return a tensor with the same values and a mark.
+
+    Parameters
+    ----------
+    tensor
+        A ``tf.Tensor`` or what converts to one.
+    named_after
+        The tensor by whose name Horovod would know it; ``tensor`` itself if None.
+    """
+    import tensorflow as tf
+
+    source = tensor if named_after is None else named_after
+    result = tf.identity(tensor)
+    row_elements = result.shape[-1] if result.shape.rank else None
+    # An eager tensor inside of a graph function has no name; its identity there has.
+    name = str(getattr(source, "name", None) or getattr(result, "name", ""))
+    setattr(result, _ATTRIBUTE, Mark(default_block_elements(row_elements), name))
+    return result
 
 
 def mark_of(tensor: Any) -> Optional[Mark]:

@@ -1,4 +1,8 @@
-"""The wrapper around Horovod's two Python calls that reduce: it gives marked tensors their tag.
+"""The wrappers around Horovod's Python calls that reduce.
+
+``_allreduce`` and ``_grouped_allreduce`` get the tag of marked tensors into their names; with
+``OMNICCL_INTERCEPT=all`` every tensor is marked. ``allreduce`` and ``grouped_allreduce``, which
+call them, are watched for gradients that never get there.
 
 Horovod knows a tensor by the name of its graph node. In graph mode the tag goes into the ``name=``
 of the call. In eager mode Horovod's operation has no node and drops ``name=``, so the call goes
@@ -8,6 +12,7 @@ through a small graph function with one node in it, kept for the next call of it
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
@@ -17,7 +22,9 @@ from horovod.common.process_sets import _temp_process_set_object
 from horovod.tensorflow.mpi_ops import _normalize_name
 from horovod.tensorflow.util import _executing_eagerly
 
-from .mark import Mark, mark_of
+from . import hook, indexed_slices
+from .compression import omniccl
+from .mark import SUPPORTED_DTYPES, Mark, mark_of, marked
 from .tag import tagged_name
 
 # Graph functions that are kept. One per name and kind of tensor; a program that makes up a new name
@@ -29,7 +36,13 @@ _WRAPPED = "_omniccl_wrapped"
 
 def wrap_horovod() -> None:
     """Wrap ``horovod.tensorflow``'s calls. Once, however often it is called."""
-    for name, wrap in (("_allreduce", _wrap_single), ("_grouped_allreduce", _wrap_grouped)):
+    wrappers = {
+        "_allreduce": _wrap_single,
+        "_grouped_allreduce": _wrap_grouped,
+        "allreduce": _watch,
+        "grouped_allreduce": _watch,
+    }
+    for name, wrap in wrappers.items():
         original = getattr(hvd, name)
         if getattr(original, _WRAPPED, False):
             continue
@@ -41,6 +54,7 @@ def wrap_horovod() -> None:
 def _wrap_single(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def allreduce(tensor: Any, name: Optional[str] = None, **options: Any) -> Any:
+        [tensor] = _all_marked([tensor], options)
         mark = mark_of(tensor)
         if mark is None:
             return original(tensor, name=name, **options)
@@ -55,6 +69,7 @@ def _wrap_single(original: Callable[..., Any]) -> Callable[..., Any]:
 def _wrap_grouped(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def grouped_allreduce(tensors: Any, name: Optional[str] = None, **options: Any) -> Any:
+        tensors = _all_marked(tensors, options)
         marks = [mark_of(tensor) for tensor in tensors]
         if not any(marks):
             return original(tensors, name=name, **options)
@@ -69,6 +84,39 @@ def _wrap_grouped(original: Callable[..., Any]) -> Callable[..., Any]:
         return _call_as_function(original, tag, True, list(tensors), options)
 
     return grouped_allreduce
+
+
+def _all_marked(tensors: Sequence[Any], options: dict[str, Any]) -> Sequence[Any]:
+    """Return the tensors of a call, marked where ``OMNICCL_INTERCEPT=all`` takes what is not yet."""
+    if hook.state().config.intercept != "all" or options.get("op", hvd.Sum) not in (hvd.Sum, hvd.Average):
+        return tensors
+    hook.require()
+    return [
+        marked(tensor) if mark_of(tensor) is None and tf.as_dtype(tensor.dtype).name in SUPPORTED_DTYPES else tensor
+        for tensor in tensors
+    ]
+
+
+def _watch(original: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(original)
+    count_indexed_slices = tf.autograph.experimental.do_not_convert(_count_indexed_slices)
+
+    @functools.wraps(original)
+    def allreduce(*args: Any, **options: Any) -> Any:
+        count_indexed_slices(signature.bind(*args, **options).arguments)
+        return original(*args, **options)
+
+    return allreduce
+
+
+def _count_indexed_slices(arguments: dict[str, Any]) -> None:
+    """Count a call whose first argument is or has ``tf.IndexedSlices`` that we were to reduce."""
+    intercept = hook.state().config.intercept
+    ours = arguments.get("compression") in (omniccl, omniccl.fp16)
+    if intercept == "off" or not (ours or intercept == "all"):
+        return
+    if any(isinstance(one, tf.IndexedSlices) for one in tf.nest.flatten(next(iter(arguments.values())))):
+        indexed_slices.count_call()
 
 
 def _stock_name(operation: str, marks: Sequence[Mark]) -> str:

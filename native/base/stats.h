@@ -23,19 +23,28 @@ struct Stats {
   Nanoseconds decode_time{0};  // sums of this rank's shard, results written to the outputs
 
   Stats& operator+=(const Stats& other) {
-    operations += other.operations;
-    tensors += other.tensors;
-    bytes_reduced += other.bytes_reduced;
-    dense_bytes += other.dense_bytes;
-    bytes_sent += other.bytes_sent;
-    bytes_received += other.bytes_received;
-    blocks += other.blocks;
-    nonzero_blocks += other.nonzero_blocks;
-    bytes_copied_send += other.bytes_copied_send;
-    bytes_copied_receive += other.bytes_copied_receive;
-    scan_time += other.scan_time;
-    wait_time += other.wait_time;
-    decode_time += other.decode_time;
+    return combine(other, [](auto& mine, const auto& theirs) { mine += theirs; });
+  }
+  Stats& operator-=(const Stats& other) {
+    return combine(other, [](auto& mine, const auto& theirs) { mine -= theirs; });
+  }
+
+ private:
+  template <typename Operation>
+  Stats& combine(const Stats& other, Operation operation) {
+    operation(operations, other.operations);
+    operation(tensors, other.tensors);
+    operation(bytes_reduced, other.bytes_reduced);
+    operation(dense_bytes, other.dense_bytes);
+    operation(bytes_sent, other.bytes_sent);
+    operation(bytes_received, other.bytes_received);
+    operation(blocks, other.blocks);
+    operation(nonzero_blocks, other.nonzero_blocks);
+    operation(bytes_copied_send, other.bytes_copied_send);
+    operation(bytes_copied_receive, other.bytes_copied_receive);
+    operation(scan_time, other.scan_time);
+    operation(wait_time, other.wait_time);
+    operation(decode_time, other.decode_time);
     return *this;
   }
 };

@@ -57,7 +57,15 @@ struct SharedValue {
 };
 
 std::string intercept_text(const SettingsRecord& record) {
-  return static_cast<Intercept>(record.intercept) == Intercept::kOff ? "off" : "tagged";
+  switch (static_cast<Intercept>(record.intercept)) {
+    case Intercept::kOff:
+      return "off";
+    case Intercept::kTagged:
+      return "tagged";
+    case Intercept::kAll:
+      return "all";
+  }
+  return "unknown";
 }
 
 // The versions come first: with another version the rest may mean something else.

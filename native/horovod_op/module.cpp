@@ -23,6 +23,7 @@ double seconds(Nanoseconds duration) { return std::chrono::duration<double>(dura
 Intercept intercept_from(const std::string& name) {
   if (name == "off") return Intercept::kOff;
   if (name == "tagged") return Intercept::kTagged;
+  if (name == "all") return Intercept::kAll;
   throw Error(ErrorKind::kInvalidArgument, "unknown interception mode '" + name + "'");
 }
 
@@ -137,6 +138,7 @@ PYBIND11_MODULE(_horovod_adapter, module) {
              py::arg("payload_checksum"), py::arg("timeout_seconds"),
              py::arg("connect_timeout_seconds"), py::arg("kernels"), py::arg("package_version"));
   module.def("stats", &stats_for_python);
+  module.def("reset_stats", [] { Hook::instance().totals().reset(); });
   module.def("build_info", &build_info);
   module.def("tag_of", &tag_of, py::arg("tensor_name"));
 }

@@ -74,16 +74,16 @@ std::vector<hvd::TensorTableEntry> select(const std::vector<hvd::TensorTableEntr
   return selected;
 }
 
-// Reduces `entries`, whose blocks are `tagged[i].block_elements`.
+// Reduces `entries`, whose blocks are `taken[i].block_elements`.
 hvd::Status reduce(ProcessSetSession& session, hvd::Timeline& timeline,
                    const std::vector<hvd::TensorTableEntry>& entries,
-                   const std::vector<TaggedTensor>& tagged, const hvd::Response& response,
+                   const std::vector<TakenTensor>& taken, const hvd::Response& response,
                    int process_set_size, std::uint32_t block_override) {
   std::vector<TensorView> views;
   views.reserve(entries.size());
   for (std::size_t i = 0; i < entries.size(); ++i) {
     views.push_back(
-        view_of(entries[i], block_override != 0 ? block_override : tagged[i].block_elements));
+        view_of(entries[i], block_override != 0 ? block_override : taken[i].block_elements));
   }
   Reduction reduction;
   reduction.dtype = *engine_dtype(response.tensor_type());
@@ -127,11 +127,11 @@ hvd::Status execute_allreduce(hvd::AllreduceOp& op, std::vector<hvd::TensorTable
   ProcessSetSession& session =
       CommunicatorRegistry::of_this_thread().session(process_set, process_set_id, hook);
 
-  const ResponseSplit split = split_by_tag(entries);
-  if (!split.untagged.empty()) {
-    hook.totals().count_passed_on(split.malformed ? "malformed tag" : "not marked");
+  const ResponseSplit parts = split(entries, settings.intercept);
+  if (!parts.left.empty()) {
+    hook.totals().count_passed_on(parts.malformed ? "malformed tag" : "not marked");
   }
-  if (split.tagged.empty()) return stock(&op, entries, response);
+  if (parts.taken.empty()) return stock(&op, entries, response);
   // A failed start is an error even where the operation would be passed on: the ranks may disagree
   // on exactly that. It is the same failure on every rank.
   if (session.failure()) return to_status(*session.failure());
@@ -142,19 +142,19 @@ hvd::Status execute_allreduce(hvd::AllreduceOp& op, std::vector<hvd::TensorTable
 
   OperationAccess::wait_for_data(op, entries);
   const int size = process_set.controller->GetSize();
-  if (split.untagged.empty()) {
-    return reduce(session, state.timeline, entries, split.tagged, response, size,
+  if (parts.left.empty()) {
+    return reduce(session, state.timeline, entries, parts.taken, response, size,
                   settings.block_elements);
   }
-  std::vector<std::size_t> tagged_indices;
-  for (const TaggedTensor& tensor : split.tagged) tagged_indices.push_back(tensor.index);
-  const hvd::Status ours = reduce(session, state.timeline, select(entries, tagged_indices),
-                                  split.tagged, response, size, settings.block_elements);
+  std::vector<std::size_t> taken_indices;
+  for (const TakenTensor& tensor : parts.taken) taken_indices.push_back(tensor.index);
+  const hvd::Status ours = reduce(session, state.timeline, select(entries, taken_indices),
+                                  parts.taken, response, size, settings.block_elements);
   // Also after a failure of ours: it may have come on this rank only, and the others' stock
   // operation waits for this one. Horovod gives all entries of a response one status, so the
   // failure is every entry's.
-  auto rest = select(entries, split.untagged);
-  const hvd::Status theirs = run_stock(op, rest, sub_response(response, split.untagged), stock);
+  auto rest = select(entries, parts.left);
+  const hvd::Status theirs = run_stock(op, rest, sub_response(response, parts.left), stock);
   return ours.ok() ? theirs : ours;
 }
 

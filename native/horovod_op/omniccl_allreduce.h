@@ -9,7 +9,7 @@
 
 namespace omniccl::horovod_op {
 
-// Reduces the tagged tensors of `response` with the engine and leaves the rest to `stock`.
+// Reduces the tensors of `response` that are ours with the engine and leaves the rest to `stock`.
 // Follows the order of the stock operations: wait for the data, scale, reduce, scale, with a
 // timeline activity of our own. `entries[i]` belongs to `response.tensor_names()[i]`.
 hvd::Status execute_allreduce(hvd::AllreduceOp& op, std::vector<hvd::TensorTableEntry>& entries,

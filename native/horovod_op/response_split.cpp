@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "encoder/tensor_view.h"
 #include "tensor_tag.h"
 
 namespace omniccl::horovod_op {
@@ -30,18 +31,20 @@ const char* operation_name(hvd::ReduceOp op) {
 
 }  // namespace
 
-ResponseSplit split_by_tag(const std::vector<hvd::TensorTableEntry>& entries) {
-  ResponseSplit split;
+ResponseSplit split(const std::vector<hvd::TensorTableEntry>& entries, Intercept intercept) {
+  ResponseSplit result;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const TensorTag tag = read_tag(entries[i].tensor_name);
     if (tag.kind == TensorTag::Kind::kBlock) {
-      split.tagged.push_back({i, tag.block_elements});
+      result.taken.push_back({i, tag.block_elements});
+    } else if (intercept == Intercept::kAll) {
+      result.taken.push_back({i, default_block_elements(0)});
     } else {
-      split.untagged.push_back(i);
-      split.malformed |= tag.kind == TensorTag::Kind::kMalformed;
+      result.left.push_back(i);
+      result.malformed |= tag.kind == TensorTag::Kind::kMalformed;
     }
   }
-  return split;
+  return result;
 }
 
 std::optional<DataType> engine_dtype(hvd::DataType dtype) {

@@ -13,6 +13,7 @@ namespace omniccl::horovod_op {
 enum class Intercept : std::uint8_t {
   kOff = 0,     // everything to the stock operation
   kTagged = 1,  // the tensors that carry our tag
+  kAll = 2,     // those without one too, in the default block
 };
 
 struct Settings {

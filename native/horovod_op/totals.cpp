@@ -22,12 +22,25 @@ void Totals::count_passed_on(const std::string& reason) {
 
 TotalsSnapshot Totals::snapshot() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  TotalsSnapshot result{retired_, passed_on_};
-  for (const auto& [id, stats] : live_) result.stats += stats;
+  TotalsSnapshot result{sum(), passed_on_};
+  result.stats -= baseline_;
+  return result;
+}
+
+void Totals::reset() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  baseline_ = sum();
+  passed_on_.clear();
+}
+
+Stats Totals::sum() const {
+  Stats result = retired_;
+  for (const auto& [id, stats] : live_) result += stats;
   return result;
 }
 
 void Totals::after_fork_in_child() {
+  baseline_ = Stats();
   retired_ = Stats();
   live_.clear();
   passed_on_.clear();

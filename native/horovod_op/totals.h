@@ -24,7 +24,9 @@ class Totals {
   // The communicator is gone; its last counters stay in the sum.
   void retire(std::uint64_t id);
   void count_passed_on(const std::string& reason);
+  // Since the process started or the last reset(), which the communicators do not notice.
   TotalsSnapshot snapshot() const;
+  void reset();
 
   // Around fork(): no other thread holds the lock while the process is copied.
   void before_fork() { mutex_.lock(); }
@@ -32,7 +34,10 @@ class Totals {
   void after_fork_in_child();
 
  private:
+  Stats sum() const;  // under the lock, since the process started
+
   mutable std::mutex mutex_;
+  Stats baseline_;  // the sum at the last reset()
   Stats retired_;
   std::map<std::uint64_t, Stats> live_;
   std::map<std::string, std::uint64_t> passed_on_;

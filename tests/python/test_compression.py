@@ -6,6 +6,8 @@ import copy
 import dataclasses
 import pickle
 
+import horovod.tensorflow  # noqa: F401  (hooks it)
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -22,6 +24,55 @@ def test_it_is_one_hashable_object() -> None:
     assert copy.deepcopy(omniccl) is omniccl
     with pytest.raises(AttributeError):
         omniccl.state = 1  # type: ignore[attr-defined]
+
+
+def test_fp16_is_one_hashable_object_too() -> None:
+    half = omniccl.fp16
+    assert {omniccl: 1, half: 2}[omniccl.fp16] == 2
+    assert half is omniccl.fp16
+    assert half != omniccl
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(half, protocol)) is half
+    assert copy.copy(half) is half
+    assert copy.deepcopy(half) is half
+    assert (repr(omniccl), repr(half)) == ("hvd_omniccl.omniccl", "hvd_omniccl.omniccl.fp16")
+    with pytest.raises(AttributeError):
+        half.state = 1
+
+
+@pytest.mark.parametrize("dtype", [tf.float16, tf.float32, tf.float64, tf.bfloat16])
+def test_fp16_casts_floating_tensors_there_and_back(dtype: tf.DType) -> None:
+    tensor = tf.cast(tf.reshape(tf.range(6), (2, 3)), dtype)
+    marked, context = omniccl.fp16.compress(tensor)
+    assert marked.dtype == tf.float16
+    mark = mark_of(marked)
+    assert mark is not None
+    assert mark.block_elements == 18
+    back = omniccl.fp16.decompress(marked, context)
+    assert back.dtype == dtype
+    assert np.array_equal(back.numpy(), tensor.numpy())
+
+
+def test_fp16_leaves_other_tensors_as_they_are() -> None:
+    marked, context = omniccl.fp16.compress(tf.constant([1 << 30, 3]))
+    assert mark_of(marked) is not None
+    assert omniccl.fp16.decompress(marked, context).numpy().tolist() == [1 << 30, 3]
+    with pytest.raises(UnsupportedDtypeError, match="bool"):
+        omniccl.fp16.compress(tf.constant([True]))
+
+
+def test_fp16_names_the_tensor_by_what_it_was_before_the_cast() -> None:
+    @tf.function(input_signature=[tf.TensorSpec([None, 48], tf.float64)])
+    def trace(tensor: tf.Tensor) -> tf.Tensor:
+        marked, context = omniccl.fp16.compress(tensor)
+        mark = mark_of(marked)
+        assert mark is not None
+        assert mark.source_name == tensor.name
+        back = omniccl.fp16.decompress(marked, context)
+        assert back.shape.as_list() == [None, 48]
+        return back
+
+    assert trace(tf.ones([2, 48], tf.float64)).dtype == tf.float64
 
 
 def test_compress_marks_and_changes_nothing() -> None:

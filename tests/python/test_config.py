@@ -27,6 +27,7 @@ def test_defaults() -> None:
     ("name", "text", "field", "value"),
     [
         ("OMNICCL_INTERCEPT", "off", "intercept", "off"),
+        ("OMNICCL_INTERCEPT", "all", "intercept", "all"),
         ("OMNICCL_BLOCK_SIZE", "32", "block_size", 32),
         ("OMNICCL_SLOT_MEMORY", "4M", "slot_memory", 4 << 20),
         ("OMNICCL_SLOT_MEMORY", "512K", "slot_memory", 512 << 10),

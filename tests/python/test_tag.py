@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import horovod.tensorflow  # noqa: F401  (hooks it)
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
