@@ -1,5 +1,6 @@
 // The Python module _native: the engine for NumPy, translation and nothing more. The Python side
-// (hvd_omniccl/communicator.py) checks arrays and hands out addresses of memory that it keeps alive.
+// (hvd_omniccl/communicator.py) checks arrays and hands out addresses of memory that it keeps
+// alive.
 #include <pybind11/chrono.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -106,8 +107,8 @@ class NumpyCommunicator {
     without_gil([&] { communicator_->connect(places); });
   }
 
-  void allreduce(const std::string& dtype, const std::vector<TensorTuple>& tensors,
-                 double prescale, double postscale, const std::string& name) {
+  void allreduce(const std::string& dtype, const std::vector<TensorTuple>& tensors, double prescale,
+                 double postscale, const std::string& name) {
     std::vector<TensorView> views;
     for (const auto& [input, output, elements, block] : tensors) {
       views.push_back({reinterpret_cast<const std::byte*>(input),

@@ -163,6 +163,12 @@ std::optional<Error> disagreement(const std::vector<SettingsRecord>& records) {
   return combined_error_of(records);
 }
 
+Intercept widest_intercept(const std::vector<SettingsRecord>& records) {
+  std::uint8_t widest = 0;
+  for (const SettingsRecord& record : records) widest = std::max(widest, record.intercept);
+  return static_cast<Intercept>(widest);
+}
+
 std::optional<Error> combined_error(const std::vector<BootError>& errors) {
   // Ranks with the same text are named together.
   std::map<std::string, std::vector<std::size_t>> ranks_by_text;

@@ -73,6 +73,10 @@ static_assert(kIsRecord<SettingsRecord> && kIsRecord<EndpointRecord> && kIsRecor
 // ranks that have it; or the ranks' own errors; or nothing.
 std::optional<Error> disagreement(const std::vector<SettingsRecord>& records);
 
+// The mode that takes most, by which all ranks split responses even when they disagree on it: one
+// that took a tensor which another left to the stock operation would leave that one waiting.
+Intercept widest_intercept(const std::vector<SettingsRecord>& records);
+
 // The errors among `errors` (one a rank) as one error, or nothing.
 std::optional<Error> combined_error(const std::vector<BootError>& errors);
 

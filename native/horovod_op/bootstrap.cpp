@@ -80,8 +80,7 @@ CommunicatorConfig communicator_config(const hvd::Controller& controller,
   config.last_port = settings.last_port;
   config.slot_memory_bytes = settings.slot_memory_bytes;
   config.payload_checksum = settings.payload_checksum;
-  config.loopback_only =
-      settings.interface.empty() && controller.GetLocalSize() == identity.size;
+  config.loopback_only = settings.interface.empty() && controller.GetLocalSize() == identity.size;
   config.timeout = settings.timeout;
   config.connect_timeout = settings.connect_timeout;
   config.kernels = &find_kernels(settings.kernels);
@@ -106,7 +105,7 @@ BootError attempt(bool go_on, Step&& step) {
 }  // namespace
 
 std::unique_ptr<Communicator> bootstrap(const hvd::ProcessSet& process_set, int process_set_id,
-                                        const Settings& settings) {
+                                        const Settings& settings, Intercept& intercept) {
   hvd::Controller& controller = *process_set.controller;
   const ProcessSetIdentity identity = identity_from_functions(process_set_id);
 
@@ -116,6 +115,7 @@ std::unique_ptr<Communicator> bootstrap(const hvd::ProcessSet& process_set, int 
   mine.wipe_key();
   const SessionCredentials credentials = records.front().credentials();
   records.front().wipe_key();
+  intercept = widest_intercept(records);
   std::optional<Error> failure = disagreement(records);
   const bool wanted = settings.intercept != Intercept::kOff;
 

@@ -14,9 +14,10 @@
 
 namespace omniccl::horovod_op {
 
-// A connected communicator, or nothing with Intercept::kOff. Throws Error, the same on every rank,
-// when the ranks do not agree or cannot connect.
+// A connected communicator, or nothing with Intercept::kOff. `intercept` gets the mode by which to
+// split responses, also when this throws. Throws Error, the same on every rank, when the ranks do
+// not agree or cannot connect.
 std::unique_ptr<Communicator> bootstrap(const hvd::ProcessSet& process_set, int process_set_id,
-                                        const Settings& settings);
+                                        const Settings& settings, Intercept& intercept);
 
 }  // namespace omniccl::horovod_op

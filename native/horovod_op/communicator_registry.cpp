@@ -17,9 +17,12 @@ std::uint64_t next_session_id() {
 }  // namespace
 
 ProcessSetSession::ProcessSetSession(hvd::ProcessSet& process_set, int process_set_id, Hook& hook)
-    : controller_(process_set.controller), totals_(hook.totals()), id_(next_session_id()) {
+    : controller_(process_set.controller),
+      totals_(hook.totals()),
+      id_(next_session_id()),
+      intercept_(hook.settings().intercept) {
   try {
-    communicator_ = bootstrap(process_set, process_set_id, hook.settings());
+    communicator_ = bootstrap(process_set, process_set_id, hook.settings(), intercept_);
   } catch (const Error& error) {
     failure_ = error;
     horovod_log_sink(hvd::horovod_rank())(

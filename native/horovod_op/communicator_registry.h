@@ -30,6 +30,9 @@ class ProcessSetSession {
   // Why the process set could not start, for ever; the same on every rank.
   const std::optional<Error>& failure() const { return failure_; }
 
+  // The mode by which responses are split; the same on every rank.
+  Intercept intercept() const { return intercept_; }
+
   // Communicator::allreduce. Only without a failure(), and not with Intercept::kOff.
   void allreduce(const Reduction& reduction);
 
@@ -37,6 +40,7 @@ class ProcessSetSession {
   std::weak_ptr<hvd::Controller> controller_;
   Totals& totals_;
   std::uint64_t id_;
+  Intercept intercept_;
   std::optional<Error> failure_;
   std::unique_ptr<Communicator> communicator_;
 };

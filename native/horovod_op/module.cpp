@@ -134,9 +134,9 @@ PYBIND11_MODULE(_horovod_adapter, module) {
   module.def("attach", &attach_from_python, py::arg("library_path"), py::kw_only(),
              py::arg("intercept"), py::arg("block_elements"), py::arg("slot_memory_bytes"),
              py::arg("aggregators"), py::arg("secret_file"), py::arg("interface"),
-             py::arg("first_port"), py::arg("last_port"),
-             py::arg("payload_checksum"), py::arg("timeout_seconds"),
-             py::arg("connect_timeout_seconds"), py::arg("kernels"), py::arg("package_version"));
+             py::arg("first_port"), py::arg("last_port"), py::arg("payload_checksum"),
+             py::arg("timeout_seconds"), py::arg("connect_timeout_seconds"), py::arg("kernels"),
+             py::arg("package_version"));
   module.def("stats", &stats_for_python);
   module.def("reset_stats", [] { Hook::instance().totals().reset(); });
   module.def("build_info", &build_info);

@@ -127,7 +127,7 @@ hvd::Status execute_allreduce(hvd::AllreduceOp& op, std::vector<hvd::TensorTable
   ProcessSetSession& session =
       CommunicatorRegistry::of_this_thread().session(process_set, process_set_id, hook);
 
-  const ResponseSplit parts = split(entries, settings.intercept);
+  const ResponseSplit parts = split(entries, session.intercept());
   if (!parts.left.empty()) {
     hook.totals().count_passed_on(parts.malformed ? "malformed tag" : "not marked");
   }
