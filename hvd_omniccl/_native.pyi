@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 PROTOCOL_VERSION: int
 
@@ -29,6 +29,7 @@ class Communicator:
         interface: str,
         first_port: int,
         last_port: int,
+        log: Callable[[int, str], None],
     ) -> None: ...
     def endpoint(self) -> bytes: ...
     def connect(self, endpoints: Sequence[bytes]) -> None: ...

@@ -1,11 +1,14 @@
 """The engine for NumPy arrays: no Horovod, no TensorFlow.
 
 A group of processes (or threads) makes one :class:`Communicator` each, hands the endpoints around by any
-means, and reduces. Arrays are read and written where they lie.
+means, and reduces. Arrays are read and written where they lie. What connects and what is slow goes to
+the logger ``hvd_omniccl``.
 """
 
 from __future__ import annotations
 
+import logging
+import operator
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -23,6 +26,7 @@ except ImportError as error:
         f"the native part of hvd_omniccl is not beside {__file__}: install the package (pip install .), "
         "and leave the folder of its sources"
     ) from error
+from .config import MAX_BLOCK_ELEMENTS
 from .errors import (
     CommunicatorError,
     ForkedProcessError,
@@ -36,6 +40,12 @@ from .statistics import Stats
 from .tag import default_block_elements
 
 Array = npt.NDArray[Any]
+
+_LOGGER = logging.getLogger("hvd_omniccl")
+
+_MAX_RANKS = 2**32 - 1  # that fit into a call; the engine says how many it takes
+_MAX_SLOT_MEMORY = 1 << 40  # bytes; this and the next as for the environment variables
+_MIN_SECONDS, _MAX_SECONDS = 0.001, 86400.0
 
 _ID_BYTES = 16
 _KEY_BYTES = 32
@@ -105,14 +115,15 @@ class Communicator:
     secret_file
         The aggregators' secret; it takes the place of the session's key.
     block_size
-        Elements of a block. By default a row for a last dimension under 256 (at least 16 elements), else 256.
+        Elements of a block, 1 to 65536. By default a row for a last dimension under 256 (at least 16
+        elements), else 256.
     slot_memory
         Bytes in which a shard sums, equal on all ranks. By default 512 KiB for each rank (and one more with
         aggregators).
     timeout
-        Seconds without any progress inside a reduction that are a failure.
+        Seconds without any progress inside a reduction that are a failure, 0.001 to 86400.
     connect_timeout
-        Seconds for :meth:`connect`.
+        Seconds for :meth:`connect`, likewise.
     checksum
         Whether the data carry a CRC32C, equal on all ranks. Headers always do.
     kernels
@@ -128,8 +139,8 @@ class Communicator:
     ------
     SettingError
         For a setting that cannot be used, such as an interface that does not exist.
-    ValueError
-        For an impossible rank or size.
+    InvalidArgumentError
+        For an impossible rank or size, or a number that is out of its range.
     CommunicatorError
         When the system refuses a socket.
     """
@@ -156,31 +167,36 @@ class Communicator:
             raise TypeError('aggregators is a sequence of "host:port", not one text')
         if aggregators and secret_file is None:
             raise SettingError("aggregators need secret_file, the file with their secret")
-        if not (rank >= 0 and size >= 1 and rank < size):
-            raise ValueError(f"rank {rank} of {size} is not possible")
-        first_port, last_port = port_range or (0, 0)
-        self._rank, self._size = rank, size
-        self._block_size = block_size
+        if not isinstance(session, Session):
+            raise TypeError(f"session is a {type(session).__name__}; Session.from_bytes makes a Session of bytes")
+        self._rank, self._size = operator.index(rank), operator.index(size)
+        if not 0 <= self._rank < self._size <= _MAX_RANKS:
+            raise InvalidArgumentError(f"rank {rank} of {size} is not possible")
+        first_port, last_port = (0, 0) if port_range is None else port_range
+        if port_range is not None and not 1 <= first_port <= last_port <= 65535:
+            raise InvalidArgumentError(f"port_range is {port_range}; allowed are first and last of 1 to 65535")
+        self._block_size = _block_elements(block_size)
         self._owner = os.getpid()
         self._busy = threading.Lock()
         with _translated():
             self._native: Optional[_native.Communicator] = _native.Communicator(
-                rank=rank,
-                size=size,
+                rank=self._rank,
+                size=self._size,
                 session_id=session.session_id,
                 key=session.key,
                 generation=session.generation,
                 aggregators=list(aggregators),
                 secret_file=os.fspath(secret_file) if secret_file is not None else "",
-                slot_memory=slot_memory or 0,
-                timeout=timeout,
-                connect_timeout=connect_timeout,
+                slot_memory=0 if slot_memory is None else _integer(slot_memory, "slot_memory", _MAX_SLOT_MEMORY),
+                timeout=_seconds(timeout, "timeout"),
+                connect_timeout=_seconds(connect_timeout, "connect_timeout"),
                 checksum=checksum,
                 kernels=kernels,
                 loopback_only=loopback_only,
                 interface=interface or "",
                 first_port=first_port,
                 last_port=last_port,
+                log=_LOGGER.log,
             )
         self._last_stats: dict[str, Any] = self._native.stats()
 
@@ -246,7 +262,7 @@ class Communicator:
         postscale_factor
             Multiplies the result, rounded to the dtype. For integers the product is truncated toward zero.
         block_size
-            Elements of a block for these arrays, equal on all ranks; by default the communicator's.
+            Elements of a block for these arrays, 1 to 65536, equal on all ranks; by default the communicator's.
         name
             What error messages call the operation.
 
@@ -258,37 +274,36 @@ class Communicator:
         Raises
         ------
         InvalidArgumentError
-            For an array that cannot be used where it is.
+            For an array that cannot be used where it is, an unknown ``op``, a block size out of its range, or
+            factors that are not positive and finite.
         UnsupportedDtypeError
             For a dtype that is not in the list.
-        ValueError
-            For an unknown ``op`` or factors that are not positive and finite.
         PeerFailureError
             When a peer dies, falls silent, or reduces something else. Results are unspecified then.
         """
         if op not in ("sum", "average"):
-            raise ValueError(f"op is {op!r}; allowed: 'sum', 'average'")
+            raise InvalidArgumentError(f"op is {op!r}; allowed: 'sum', 'average'")
         single = isinstance(arrays, np.ndarray)
         inputs: list[Array] = [arrays] if isinstance(arrays, np.ndarray) else list(arrays)
         outputs = _outputs(inputs, out, single)
         _check(inputs, outputs)
-        if inputs:
-            factor = postscale_factor / self._size if op == "average" else postscale_factor
-            wanted = block_size or self._block_size
-            tensors = [
-                (
-                    source.ctypes.data,
-                    target.ctypes.data,
-                    source.size,
-                    wanted or default_block_elements(source.shape[-1] if source.ndim else None),
-                )
-                for source, target in zip(inputs, outputs)
-            ]
-            with self._in_use() as native, _translated():
-                try:
-                    native.allreduce(inputs[0].dtype.name, tensors, prescale_factor, factor, name)
-                finally:
-                    self._last_stats = native.stats()
+        factor = postscale_factor / self._size if op == "average" else postscale_factor
+        wanted = _block_elements(block_size) or self._block_size
+        tensors = [
+            (
+                source.ctypes.data,
+                target.ctypes.data,
+                source.size,
+                wanted or default_block_elements(source.shape[-1] if source.ndim else None),
+            )
+            for source, target in zip(inputs, outputs)
+        ]
+        dtype = inputs[0].dtype.name if inputs else "float32"  # no arrays are an operation too
+        with self._in_use() as native, _translated():
+            try:
+                native.allreduce(dtype, tensors, float(prescale_factor), float(factor), name)
+            finally:
+                self._last_stats = native.stats()
         return outputs[0] if single else outputs
 
     def stats(self) -> Stats:
@@ -308,7 +323,8 @@ class Communicator:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.close()
+        if os.getpid() == self._owner:  # a forked child that leaves keeps its own exception
+            self.close()
 
     def __repr__(self) -> str:
         state = "" if self._native is not None else ", closed"
@@ -333,6 +349,23 @@ class Communicator:
             yield self._native
         finally:
             self._busy.release()
+
+
+def _integer(value: int, what: str, maximum: int) -> int:
+    number = operator.index(value)
+    if not 1 <= number <= maximum:
+        raise InvalidArgumentError(f"{what} is {number}; allowed are 1 to {maximum}")
+    return number
+
+
+def _block_elements(value: Optional[int]) -> Optional[int]:
+    return None if value is None else _integer(value, "block_size", MAX_BLOCK_ELEMENTS)
+
+
+def _seconds(value: float, what: str) -> float:
+    if not _MIN_SECONDS <= value <= _MAX_SECONDS:  # also refuses NaN
+        raise InvalidArgumentError(f"{what} is {value}; allowed are {_MIN_SECONDS} to {_MAX_SECONDS:.0f} seconds")
+    return float(value)
 
 
 def _outputs(inputs: list[Array], out: Union[Array, Sequence[Array], None], single: bool) -> list[Array]:

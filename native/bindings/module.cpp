@@ -2,6 +2,7 @@
 // (hvd_omniccl/communicator.py) checks arrays and hands out addresses of memory that it keeps
 // alive.
 #include <pybind11/chrono.h>
+#include <pybind11/functional.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -64,6 +66,21 @@ Milliseconds milliseconds(double seconds) {
   return Milliseconds(static_cast<std::int64_t>(seconds * 1000.0));
 }
 
+// Gets a level of Python's logging and a text.
+using PythonLog = std::function<void(int, const std::string&)>;
+
+int python_level(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return 10;
+    case LogLevel::kInfo:
+      return 20;
+    case LogLevel::kWarning:
+      break;
+  }
+  return 30;
+}
+
 class NumpyCommunicator {
  public:
   NumpyCommunicator(std::uint32_t rank, std::uint32_t size, const py::bytes& session_id,
@@ -71,8 +88,8 @@ class NumpyCommunicator {
                     const std::vector<std::string>& aggregators, const std::string& secret_file,
                     std::uint64_t slot_memory, double timeout, double connect_timeout,
                     bool checksum, const std::string& kernels, bool loopback_only,
-                    const std::string& interface, std::uint16_t first_port,
-                    std::uint16_t last_port) {
+                    const std::string& interface, std::uint16_t first_port, std::uint16_t last_port,
+                    PythonLog log) {
     CommunicatorConfig config;
     config.rank = rank;
     config.size = size;
@@ -92,6 +109,9 @@ class NumpyCommunicator {
     config.interface = interface;
     config.first_port = first_port;
     config.last_port = last_port;
+    config.log = [log = std::move(log)](LogLevel level, const std::string& text) {
+      log(python_level(level), text);
+    };
     config.interrupted = [this] { check_signals(); };
     communicator_ = std::make_unique<Communicator>(std::move(config));
   }
@@ -236,12 +256,12 @@ PYBIND11_MODULE(_native, module) {
       .def(py::init<std::uint32_t, std::uint32_t, const py::bytes&, const py::bytes&, std::uint64_t,
                     const std::vector<std::string>&, const std::string&, std::uint64_t, double,
                     double, bool, const std::string&, bool, const std::string&, std::uint16_t,
-                    std::uint16_t>(),
+                    std::uint16_t, PythonLog>(),
            py::kw_only(), py::arg("rank"), py::arg("size"), py::arg("session_id"), py::arg("key"),
            py::arg("generation"), py::arg("aggregators"), py::arg("secret_file"),
            py::arg("slot_memory"), py::arg("timeout"), py::arg("connect_timeout"),
            py::arg("checksum"), py::arg("kernels"), py::arg("loopback_only"), py::arg("interface"),
-           py::arg("first_port"), py::arg("last_port"))
+           py::arg("first_port"), py::arg("last_port"), py::arg("log"))
       .def("endpoint", &NumpyCommunicator::endpoint)
       .def("connect", &NumpyCommunicator::connect, py::arg("endpoints"))
       .def("allreduce", &NumpyCommunicator::allreduce, py::arg("dtype"), py::arg("tensors"),

@@ -200,9 +200,8 @@ std::vector<ConnectTarget> Communicator::Impl::targets(Span<const Endpoint> endp
 }
 
 void Communicator::Impl::connect(Span<const Endpoint> endpoints) {
-  if (connected_ || failure_) {
-    throw Error(ErrorKind::kInvalidArgument, "a communicator connects once");
-  }
+  if (failure_) throw Error(*failure_);
+  if (connected_) throw Error(ErrorKind::kInvalidArgument, "a communicator connects once");
   if (!dedicated() && endpoints.size() != config_.size) {
     throw Error(ErrorKind::kInvalidArgument, "connect() needs one endpoint per rank");
   }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import pickle
@@ -133,6 +134,8 @@ def test_unsupported_dtypes_are_refused_by_name(alone: Communicator, dtype: str)
         {"postscale_factor": float("nan")},
         {"prescale_factor": -1.0},
         {"block_size": 65537},
+        {"block_size": 0},
+        {"block_size": -1},
     ],
 )
 def test_impossible_arguments_are_refused_and_do_no_harm(alone: Communicator, options: dict[str, Any]) -> None:
@@ -168,6 +171,28 @@ def test_impossible_groups_and_settings_are_refused(tmp_path: Path) -> None:
         Communicator(0, 2, session, aggregators=["127.0.0.1:1"], secret_file=readable)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": 2**40}, "not possible"),
+        ({"block_size": 0}, "block_size is 0; allowed are 1 to 65536"),
+        ({"slot_memory": -1}, "slot_memory is -1"),
+        ({"timeout": float("nan")}, "timeout is nan"),
+        ({"connect_timeout": 0}, "connect_timeout is 0"),
+        ({"port_range": (9, 5)}, "port_range is"),
+        ({"port_range": (0, 5)}, "port_range is"),
+    ],
+)
+def test_numbers_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        Communicator(**{"rank": 0, "size": 2, "session": Session.random(), **options})
+
+
+def test_bytes_are_no_session() -> None:
+    with pytest.raises(TypeError, match=r"Session\.from_bytes"):
+        Communicator(0, 2, Session.random().to_bytes())  # type: ignore[arg-type]
+
+
 def test_a_session_travels_as_bytes_and_hides_its_key() -> None:
     session = Session.random()
     assert Session.from_bytes(session.to_bytes()) == session
@@ -198,8 +223,22 @@ def test_a_rank_that_goes_is_named() -> None:
 
 def test_a_missing_rank_is_named() -> None:
     one, other = (Communicator(rank, 2, Session.random(), connect_timeout=0.3) for rank in range(2))
-    with pytest.raises(PeerFailureError, match="rank 1"):
-        one.connect([one.endpoint, other.endpoint])
+    endpoints = [one.endpoint, other.endpoint]
+    with pytest.raises(PeerFailureError, match="rank 1") as failure:
+        one.connect(endpoints)
+    for call in (lambda: one.connect(endpoints), lambda: one.allreduce(np.ones(3, np.float32))):
+        with pytest.raises(PeerFailureError) as again:
+            call()
+        assert str(again.value) == str(failure.value)  # a failure is final
+
+
+def test_a_stall_is_logged_before_it_fails(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "hvd_omniccl")
+    with Ranks(2, timeout=0.3) as ranks, pytest.raises(PeerFailureError, match="rank 1"):
+        ranks.communicators[0].allreduce(np.ones(3, np.float32), name="weights")
+    warning = caplog.records[0]
+    assert (warning.name, warning.levelno) == ("hvd_omniccl", logging.WARNING)
+    assert "weights; waiting for rank 1" in warning.message
 
 
 def test_closing_is_final_and_may_be_repeated() -> None:
@@ -210,7 +249,7 @@ def test_closing_is_final_and_may_be_repeated() -> None:
         one.close()
         assert one.stats().operations == 1
         assert "closed" in repr(one)
-        for call in (lambda: one.allreduce(np.ones(3, np.float32)), lambda: one.endpoint, one.connect):
+        for call in (lambda: one.allreduce(np.ones(3)), lambda: one.allreduce([]), lambda: one.endpoint, one.connect):
             with pytest.raises(CommunicatorError, match="closed"):
                 call()
 
@@ -249,6 +288,21 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on() -> None:
         assert os.waitstatus_to_exitcode(status) == 8
         results = ranks.run(lambda one: one.allreduce(np.ones(3, np.float32)))
     assert [one.tolist() for one in results] == [[2, 2, 2]] * 2
+
+
+def test_a_forked_child_may_leave_a_with_block() -> None:
+    with Ranks(1) as ranks:
+        child = os.fork()
+        if child == 0:
+            try:
+                with ranks.communicators[0]:
+                    raise KeyError
+            except KeyError:
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        ranks.communicators[0].allreduce(np.ones(3, np.float32))
 
 
 INTERRUPTED = """
