@@ -31,7 +31,7 @@ from .statistics import Stats, reset_stats, stats
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .communicator import Communicator, Session
+    from .communicator import Communicator, Session, available_kernels
 
 __all__ = [
     "AdapterError",
@@ -47,6 +47,7 @@ __all__ = [
     "Stats",
     "UnsupportedDtypeError",
     "__version__",
+    "available_kernels",
     "omniccl",
     "reset_stats",
     "stats",
@@ -56,7 +57,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import the communicator at its first use: NumPy, which it brings, takes longer than all the rest."""
-    if name in ("Communicator", "Session"):
+    if name in ("Communicator", "Session", "available_kernels"):
         from . import communicator
 
         return getattr(communicator, name)

@@ -16,6 +16,8 @@ from .errors import OmnicclError
 from .program import Program
 from .version import __version__
 
+AGGREGATOR = Path(__file__).parent / "_engine" / "bin" / "omniccl-aggregator"
+
 _INTERCEPT = "OMNICCL_INTERCEPT"
 
 
@@ -49,6 +51,19 @@ def run(intercept: Optional[str], is_module: bool, script: str, arguments: tuple
     os.environ[_INTERCEPT] = intercept or os.environ.get(_INTERCEPT, "").strip() or "all"
     hook.install()
     return Program(script, is_module, arguments)
+
+
+@commands.command(
+    context_settings={"ignore_unknown_options": True},
+    add_help_option=False,  # the daemon has its own
+    short_help="Start omniccl-aggregator, the daemon that sums for jobs.",
+)
+@click.argument("options", nargs=-1, type=click.UNPROCESSED)
+def aggregator(options: tuple[str, ...]) -> None:
+    """Start omniccl-aggregator with OPTIONS, in place of this process."""
+    if not AGGREGATOR.exists():
+        raise click.ClickException(f"{AGGREGATOR} is missing: install the package (pip install .)")
+    os.execv(AGGREGATOR, [AGGREGATOR.name, *options])
 
 
 @commands.command()

@@ -52,6 +52,11 @@ _KEY_BYTES = 32
 _GENERATION_BYTES = 8
 
 
+def available_kernels() -> list[str]:
+    """Return the names of the inner loops that this processor can run, the fastest first."""
+    return _native.available_kernels()
+
+
 @dataclass(frozen=True)
 class Session:
     """What the ranks of one group share: an id and a secret key.

@@ -99,6 +99,27 @@ def transports() -> Check:
     return Check("transports", "ok", "tcp; shm and verbs are not in this version")
 
 
+def aggregators() -> Check:
+    """Check that each aggregator that is set answers and accepts the secret."""
+    config = hook.state().config
+    if not config.aggregators:
+        return Check("aggregators", "ok", "none is set: each rank sums a share")
+    try:
+        native = importlib.import_module("hvd_omniccl._native")
+    except ImportError as error:
+        return Check("aggregators", "fail", f"cannot be asked ({error})", "reinstall hvd_omniccl")
+    found, failed = [], False
+    for place in config.aggregators:
+        try:
+            address = native.probe_aggregator(place, str(config.secret_file), config.connect_timeout)
+            found.append(f"{place} accepts the secret at {address}")
+        except native.EngineError as error:
+            found.append(f"{place}: {error.args[1]}")
+            failed = True
+    remedy = "start it with: omniccl aggregator --listen HOST:PORT --secret-file FILE" if failed else ""
+    return Check("aggregators", "fail" if failed else "ok", "; ".join(found), remedy)
+
+
 def settings() -> Check:
     """Say which settings are in force, and where they come from."""
     values = values_in_force()
@@ -106,7 +127,16 @@ def settings() -> Check:
 
 
 # A new check is a function above and its place here.
-CHECKS: Sequence[Callable[[], Check]] = (package, tensorflow, horovod, hooked, kernels, transports, settings)
+CHECKS: Sequence[Callable[[], Check]] = (
+    package,
+    tensorflow,
+    horovod,
+    hooked,
+    kernels,
+    transports,
+    aggregators,
+    settings,
+)
 
 
 def _failure(name: str, error: OmnicclError) -> Check:

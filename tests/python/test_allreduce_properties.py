@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from aggregator_daemon import Daemon, daemon
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ranks import Daemon, Ranks, daemon
+from ranks import Ranks
 
 from hvd_omniccl import _native
 
