@@ -5,6 +5,7 @@
 #include <pybind11/functional.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "bindings/interruptible.h"
 #include "engine/communicator.h"
 #include "engine/probe.h"
 #include "protocol/secret_file.h"
@@ -112,9 +114,17 @@ class NumpyCommunicator {
     config.log = [log = std::move(log)](LogLevel level, const std::string& text) {
       log(python_level(level), text);
     };
-    config.interrupted = [this] { check_signals(); };
+    config.interrupted = [this] { interruptible_.check(); };
     communicator_ = std::make_unique<Communicator>(std::move(config));
   }
+
+  // A forked child shares descriptors, and epoll sets with what is registered in them, with its
+  // parent: there nothing may be closed in order.
+  ~NumpyCommunicator() {
+    if (::getpid() != process_) static_cast<void>(communicator_.release());
+  }
+  NumpyCommunicator(const NumpyCommunicator&) = delete;
+  NumpyCommunicator& operator=(const NumpyCommunicator&) = delete;
 
   py::bytes endpoint() const {
     const Endpoint& endpoint = communicator_->endpoint();
@@ -124,7 +134,7 @@ class NumpyCommunicator {
   void connect(const std::vector<std::string>& endpoints) {
     std::vector<Endpoint> places;
     for (const std::string& bytes : endpoints) places.push_back(endpoint_from(bytes));
-    without_gil([&] { communicator_->connect(places); });
+    interruptible_.run([&] { communicator_->connect(places); });
   }
 
   void allreduce(const std::string& dtype, const std::vector<TensorTuple>& tensors, double prescale,
@@ -140,7 +150,7 @@ class NumpyCommunicator {
     reduction.postscale = postscale;
     reduction.tensors = views;
     reduction.name = name;
-    without_gil([&] { communicator_->allreduce(reduction); });
+    interruptible_.run([&] { communicator_->allreduce(reduction); });
   }
 
   Stats stats() const { return communicator_->stats(); }
@@ -155,29 +165,9 @@ class NumpyCommunicator {
     std::memcpy(to.data(), bytes.data(), Size);
   }
 
-  // Runs `step` with the GIL released. What a Python signal handler threw meanwhile is thrown as it
-  // was, in place of the failure that it caused.
-  template <typename Step>
-  void without_gil(Step&& step) {
-    raised_ = nullptr;
-    try {
-      const py::gil_scoped_release release;
-      step();
-    } catch (const Error&) {
-      if (raised_) std::rethrow_exception(std::exchange(raised_, nullptr));
-      throw;
-    }
-  }
-
-  void check_signals() {
-    const py::gil_scoped_acquire acquire;
-    if (::PyErr_CheckSignals() == 0) return;
-    raised_ = std::make_exception_ptr(py::error_already_set());
-    throw Error(ErrorKind::kPeerFailure, "interrupted by a signal");
-  }
-
+  const pid_t process_ = ::getpid();
+  Interruptible interruptible_;
   std::unique_ptr<Communicator> communicator_;
-  std::exception_ptr raised_;
 };
 
 py::dict stats_dict(const Stats& stats) {
@@ -248,8 +238,11 @@ PYBIND11_MODULE(_native, module) {
       [](const std::string& place, const std::string& secret_file, double timeout) {
         const HostPort host_port = parse_host_port(place);
         const SecretKey key = read_secret_file(secret_file);
-        const py::gil_scoped_release release;
-        return probe_aggregator(host_port, key, milliseconds(timeout));
+        Interruptible interruptible;
+        return interruptible.run([&] {
+          return probe_aggregator(host_port, key, milliseconds(timeout),
+                                  [&] { interruptible.check(); });
+        });
       },
       py::arg("place"), py::arg("secret_file"), py::arg("timeout"));
   py::class_<NumpyCommunicator>(module, "Communicator")

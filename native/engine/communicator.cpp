@@ -31,11 +31,12 @@ namespace {
 // Chunks that one link, or the shard, works off before sockets are looked at again: enough to fill
 // a system call with small frames, little enough to keep both directions moving.
 constexpr unsigned kChunksPerTurn = 16;
-constexpr Milliseconds kMostWaitForSignal{1'000};
 // How long a failing rank tries to tell its peers why.
 constexpr Milliseconds kAbortTime{500};
 // A dedicated shard keeps time too, and knows which rank is late: it speaks first.
 constexpr Milliseconds kShardSpeaksFirst{1'000};
+// How late a signal may be seen that came while nothing waited and so cut no wait short.
+constexpr Milliseconds kSignalTick{200};
 
 CommunicatorConfig checked(CommunicatorConfig config) {
   if (config.size == 0 || config.size > kMaxSize || config.rank >= config.size) {
@@ -210,7 +211,8 @@ void Communicator::Impl::connect(Span<const Endpoint> endpoints) {
     const std::vector<ConnectTarget> peers = targets(endpoints);
     std::vector<SocketAddress> sources;
     if (!config_.interface.empty()) sources = interface_addresses(config_.interface);
-    Mesh mesh(hello(), config_.credentials.key, listener_ ? &*listener_ : nullptr, log_);
+    Mesh mesh(hello(), config_.credentials.key, listener_ ? &*listener_ : nullptr, log_,
+              config_.interrupted);
     open_lanes(mesh.connect(peers, std::move(sources), deadline), peers);
     if (dedicated()) wait_for_all_ranks(deadline + kShardSpeaksFirst);
   } catch (const std::exception& error) {
@@ -374,14 +376,11 @@ bool Communicator::Impl::wait(bool idle) {
   if (!idle) return look(Nanoseconds{0});
   const Nanoseconds limit = warned_ ? patience() : config_.timeout / 3;
   const ScopedTimer timer(stats_.wait_time);
-  Nanoseconds timeout =
-      std::max<Nanoseconds>(last_progress_ + limit - Clock::now(), Nanoseconds{0});
-  // A signal just before the wait does not cut it short.
-  if (config_.interrupted) timeout = std::min<Nanoseconds>(timeout, kMostWaitForSignal);
-  return look(timeout);
+  return look(std::max<Nanoseconds>(last_progress_ + limit - Clock::now(), Nanoseconds{0}));
 }
 
 bool Communicator::Impl::look(Nanoseconds timeout) {
+  if (config_.interrupted) timeout = std::min<Nanoseconds>(timeout, kSignalTick);
   const Span<const Poller::Event> events = poller_.wait(timeout);
   if (events.empty() && timeout != Nanoseconds{0} && config_.interrupted) config_.interrupted();
   bool any = false;

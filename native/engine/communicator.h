@@ -57,7 +57,7 @@ struct CommunicatorConfig {
   Milliseconds connect_timeout{10'000};  // for connect() as a whole
   const KernelTable* kernels = nullptr;  // nullptr: the best that this processor has
   LogSink log;                           // may be empty
-  // Called whenever a signal may have cut a wait short; gives up when it throws. May be empty.
+  // Called several times a second while nothing arrives; gives up when it throws. May be empty.
   std::function<void()> interrupted;
 };
 

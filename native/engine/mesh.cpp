@@ -16,8 +16,13 @@ constexpr std::size_t kMaxPendingStrangers = 64;
 }  // namespace
 
 Mesh::Mesh(const Hello& hello, const SecretKey& key, const TcpListener* listener,
-           const LogSink& log)
-    : hello_(hello), key_(key), listener_(listener), log_(log), from_worker_(hello.terms.size) {}
+           const LogSink& log, const std::function<void()>& interrupted)
+    : hello_(hello),
+      key_(key),
+      listener_(listener),
+      log_(log),
+      interrupted_(interrupted),
+      from_worker_(hello.terms.size) {}
 
 MeshSockets Mesh::connect(std::vector<ConnectTarget> targets, std::vector<SocketAddress> sources,
                           Deadline deadline) {
@@ -43,7 +48,9 @@ MeshSockets Mesh::connect(std::vector<ConnectTarget> targets, std::vector<Socket
     connector.expire(now);
     if (acceptor) acceptor->expire(now);
     constexpr Milliseconds kTick{100};  // what expire() asks for
-    for (const Poller::Event& event : poller.wait(std::min<Nanoseconds>(deadline - now, kTick))) {
+    const auto events = poller.wait(std::min<Nanoseconds>(deadline - now, kTick));
+    if (events.empty() && interrupted_) interrupted_();
+    for (const Poller::Event& event : events) {
       if (event.cookie < targets.size()) {
         connector.on_event(event.cookie);
       } else {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,10 @@ struct MeshSockets {
 class Mesh final : private Admission {
  public:
   // `hello` is what this rank says of itself; its shard, if it listens, has the rank's number.
-  // `listener` is null where shards are dedicated. All references must outlive it.
-  Mesh(const Hello& hello, const SecretKey& key, const TcpListener* listener, const LogSink& log);
+  // `listener` is null where shards are dedicated. `interrupted` is called at every tick of a wait,
+  // gives up when it throws, and may be empty. All references must outlive it.
+  Mesh(const Hello& hello, const SecretKey& key, const TcpListener* listener, const LogSink& log,
+       const std::function<void()>& interrupted);
 
   // Tries the addresses of each target in turn, again and again. Throws Error(kPeerFailure), naming
   // who is missing and why, at `deadline`; Error(kPrecondition) as soon as a target refuses.
@@ -45,6 +48,7 @@ class Mesh final : private Admission {
   const SecretKey& key_;
   const TcpListener* listener_;
   const LogSink& log_;
+  const std::function<void()>& interrupted_;
   std::vector<PeerSocket> from_worker_;  // [rank]
 };
 

@@ -4,11 +4,12 @@
 
 namespace omniccl {
 
-std::string probe_aggregator(const HostPort& place, const SecretKey& key, Milliseconds timeout) {
+std::string probe_aggregator(const HostPort& place, const SecretKey& key, Milliseconds timeout,
+                             const std::function<void()>& interrupted) {
   Hello hello;
   hello.role = Hello::Role::kProbe;
   const LogSink no_log;
-  Mesh mesh(hello, key, nullptr, no_log);
+  Mesh mesh(hello, key, nullptr, no_log, interrupted);
   const MeshSockets sockets =
       mesh.connect({{"aggregator " + place.to_string(), resolve(place, false), hello}}, {},
                    Clock::now() + timeout);

@@ -1,6 +1,7 @@
 // Asks an aggregator whether it would let us in.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "base/clock.h"
@@ -10,7 +11,9 @@
 namespace omniccl {
 
 // Returns the address at which it answered and proved that it has the key. Throws Error, saying for
-// each address what was wrong, when it does not within `timeout`.
-std::string probe_aggregator(const HostPort& place, const SecretKey& key, Milliseconds timeout);
+// each address what was wrong, when it does not within `timeout`. `interrupted` is as in
+// CommunicatorConfig.
+std::string probe_aggregator(const HostPort& place, const SecretKey& key, Milliseconds timeout,
+                             const std::function<void()>& interrupted = {});
 
 }  // namespace omniccl

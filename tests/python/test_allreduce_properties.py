@@ -67,6 +67,9 @@ def blocks_of(rng: np.random.Generator, dtype: np.dtype[Any], elements: int, blo
     special = rng.random(elements) < 0.05
     with np.errstate(over="ignore"):
         values[special] = rng.choice(SPECIAL, special.sum()).astype(dtype)
+    # Any bits: NaNs with payloads and signs, denormals, huge values.
+    raw = rng.random(elements) < 0.05
+    values[raw] = np.frombuffer(rng.bytes(elements * dtype.itemsize), dtype)[raw]
     return np.where(keep, values, dtype.type(0))
 
 

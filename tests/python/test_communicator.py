@@ -283,6 +283,8 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on() -> None:
                         call()
                     except ForkedProcessError:
                         refused += 1
+            ranks.communicators.clear()
+            del one, call  # the last references
             os._exit(refused)
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 8
@@ -306,30 +308,41 @@ def test_a_forked_child_may_leave_a_with_block() -> None:
 
 
 INTERRUPTED = """
-import os, signal, sys, threading
+import os, signal, sys, threading, time
 import numpy as np
 from hvd_omniccl import Communicator, Session
 session = Session.random()
-both = [Communicator(rank, 2, session, loopback_only=True) for rank in range(2)]
+both = [
+    Communicator(rank, 2, session, loopback_only=True, timeout=100.0, connect_timeout=100.0) for rank in range(2)
+]
 places = [one.endpoint for one in both]
-other = threading.Thread(target=both[1].connect, args=(places,))
-other.start()
-both[0].connect(places)
-other.join()
+def connect():
+    other = threading.Thread(target=both[1].connect, args=(places,))
+    other.start()
+    both[0].connect(places)
+    other.join()
 def press():
     while not both[0]._busy.locked():
         os.sched_yield()
     os.kill(os.getpid(), signal.SIGINT)
+if sys.argv[1] == "allreduce":
+    connect()
 threading.Thread(target=press).start()
+begin = time.monotonic()
 try:
-    both[0].allreduce(np.ones(3, np.float32))
+    if sys.argv[1] == "connect":
+        both[0].connect(places)
+    else:
+        both[0].allreduce(np.ones(3, np.float32))
 except KeyboardInterrupt:
+    assert time.monotonic() < begin + 30  # long before the timeouts
     print("interrupted", flush=True)
 """
 
 
-def test_control_c_ends_a_wait(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", INTERRUPTED]
+@pytest.mark.parametrize("call", ["connect", "allreduce"])
+def test_control_c_ends_a_wait(tmp_path: Path, call: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, call]
     job = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
     assert (job.stdout, job.returncode) == ("interrupted\n", 0), job.stderr
 
