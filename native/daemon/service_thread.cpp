@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <utility>
 
 #include "base/error.h"
@@ -45,10 +46,17 @@ void ServiceThread::post(std::function<void()> request) {
 
 void ServiceThread::add_job(const Hello& first, const SlotMemory& memory) {
   post([this, first, memory] {
-    auto job = std::make_unique<Job>(first, memory, poller_, next_cookie_, kernels_, log_);
-    jobs_by_key_.emplace(job->key(), job.get());
-    jobs_.emplace(next_cookie_, std::move(job));
-    next_cookie_ += first.terms.size;
+    try {
+      auto job = std::make_unique<Job>(first, memory, poller_, next_cookie_, kernels_, log_);
+      jobs_by_key_.emplace(job->key(), job.get());
+      jobs_.emplace(next_cookie_, std::move(job));
+      next_cookie_ += first.terms.size;
+    } catch (const std::bad_alloc&) {
+      // Its ranks find their connections closed; the other jobs go on.
+      const JobKey key = JobKey::of(first);
+      log_(LogLevel::kWarning, key.to_string() + " cannot be served: this host has no memory left");
+      over_(key);
+    }
   });
 }
 
