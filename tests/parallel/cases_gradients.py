@@ -130,7 +130,7 @@ def a_gradient_that_is_none_stays_at_its_place() -> None:
             assert change.tensors == 2
 
 
-@case(2)
+@case(2, 3)
 def dense_and_sparse_gradients_in_groups() -> None:
     dense = tf.Variable(tf.zeros((2, 2)), name="dense")
     table = tf.Variable(tf.zeros((4, 2)), name="table")
@@ -144,9 +144,10 @@ def dense_and_sparse_gradients_in_groups() -> None:
     for groups in (None, 1, 2, [[dense, table]]):
         for call in eagerly_and_as_function(lambda value, row, groups=groups: reduce(value, row, groups)):
             with counted() as change:
-                matrix, rows = call(tf.constant([1.0, 3.0][hvd.rank()]), tf.constant([[0], [3]][hvd.rank()]))
-            assert matrix.numpy().tolist() == [[2.0, 2.0]] * 2
-            assert rows.numpy().tolist() == [[0.5, 0.5], [0.0, 0.0], [0.0, 0.0], [0.5, 0.5]]
+                matrix, rows = call(tf.constant(1.0 + 2.0 * hvd.rank()), tf.constant([0 if hvd.rank() == 0 else 3]))
+            share = np.float32(1 / hvd.size())
+            assert np.all(matrix.numpy() == share * np.float32(hvd.size() ** 2))
+            assert np.array_equal(rows.numpy()[:, 0], share * np.float32([1, 0, 0, hvd.size() - 1]))
             assert change.tensors == 2
             assert change.reasons() == {}
 
@@ -273,7 +274,7 @@ def optimizers_in_a_session() -> None:
     check_session(halves, passes=2, average_aggregated_gradients=True)
 
 
-@case(2)
+@case(2, 3)
 def optimizers_of_tensorflow_1_run_eagerly() -> None:
     variables = make_variables()
     optimizer = hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(1.0), compression=omniccl)
