@@ -64,6 +64,8 @@ def horovodrun(ranks: int, script: Path, *arguments: str) -> list[str]:
 def mpirun(ranks: int, script: Path, *arguments: str) -> list[str]:
     command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
     command += ["--mca", "btl_vader_single_copy_mechanism", "none"]
+    # Open MPI 4.1's vectorised sums of 8-bit integers stop at the largest value instead of wrapping around.
+    command += ["--mca", "op", "^avx"]
     return [*command, "-np", str(ranks), sys.executable, str(script), *arguments]
 
 
