@@ -133,6 +133,7 @@ class NumpyCommunicator {
 
   void connect(const std::vector<std::string>& endpoints) {
     std::vector<Endpoint> places;
+    places.reserve(endpoints.size());
     for (const std::string& bytes : endpoints) places.push_back(endpoint_from(bytes));
     interruptible_.run([&] { communicator_->connect(places); });
   }
@@ -140,9 +141,12 @@ class NumpyCommunicator {
   void allreduce(const std::string& dtype, const std::vector<TensorTuple>& tensors, double prescale,
                  double postscale, const std::string& name) {
     std::vector<TensorView> views;
+    views.reserve(tensors.size());
     for (const auto& [input, output, elements, block] : tensors) {
+      // Python has addresses as numbers. NOLINTBEGIN(performance-no-int-to-ptr)
       views.push_back({reinterpret_cast<const std::byte*>(input),
                        reinterpret_cast<std::byte*>(output), elements, block});
+      // NOLINTEND(performance-no-int-to-ptr)
     }
     Reduction reduction;
     reduction.dtype = dtype_from(dtype);
@@ -198,7 +202,7 @@ py::tuple random_session() {
 }
 
 // Errors arrive in Python as EngineError(kind, text); communicator.py gives them their class.
-void translate(std::exception_ptr pointer, const py::handle& engine_error) {
+void translate(const std::exception_ptr& pointer, const py::handle& engine_error) {
   try {
     if (pointer) std::rethrow_exception(pointer);
   } catch (const Error& error) {
@@ -227,6 +231,7 @@ PYBIND11_MODULE(_native, module) {
   static py::handle engine_error =
       py::exception<Error>(module, "EngineError", PyExc_RuntimeError).release();
   py::register_local_exception_translator(
+      // NOLINTNEXTLINE(performance-unnecessary-value-param): pybind11's signature
       [](std::exception_ptr pointer) { translate(pointer, engine_error); });
 
   module.attr("PROTOCOL_VERSION") = kProtocolVersion;

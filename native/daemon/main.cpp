@@ -1,11 +1,11 @@
 // omniccl-aggregator: command line, signals and log of the daemon.
-#include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/signalfd.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -126,27 +126,33 @@ void serve(const Arguments& arguments) {
   log(LogLevel::kInfo, "stops");
 }
 
-}  // namespace
-}  // namespace omniccl
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   CLI::App app("Sums the sparse gradients of Horovod jobs: dedicated shards for hvd_omniccl.",
                "omniccl-aggregator");
-  app.footer("Kernels of this processor: " + omniccl::kernel_names() +
+  app.footer("Kernels of this processor: " + kernel_names() +
              ".\nJobs use it with OMNICCL_AGGREGATORS=HOST:PORT[,HOST:PORT...] and "
              "OMNICCL_SECRET_FILE.");
-  omniccl::Arguments arguments;
-  omniccl::declare(app, arguments);
+  Arguments arguments;
+  declare(app, arguments);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& outcome) {  // or --help, or --version
     return app.exit(outcome) == 0 ? 0 : 2;
   }
+  serve(arguments);
+  return 0;
+}
+
+}  // namespace
+}  // namespace omniccl
+
+int main(int argc, char** argv) {
   try {
-    omniccl::serve(arguments);
-    return 0;
+    return omniccl::run(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "omniccl-aggregator: %s\n", error.what());
-    return 1;
+  } catch (...) {
+    std::fputs("omniccl-aggregator: unknown error\n", stderr);
   }
+  return 1;
 }

@@ -24,8 +24,8 @@ Mesh::Mesh(const Hello& hello, const SecretKey& key, const TcpListener* listener
       interrupted_(interrupted),
       from_worker_(hello.terms.size) {}
 
-MeshSockets Mesh::connect(std::vector<ConnectTarget> targets, std::vector<SocketAddress> sources,
-                          Deadline deadline) {
+MeshSockets Mesh::connect(const std::vector<ConnectTarget>& targets,
+                          std::vector<SocketAddress> sources, Deadline deadline) {
   Poller poller;
   Connector connector(poller, 0, key_, targets, std::move(sources), deadline);
   std::optional<Acceptor> acceptor;

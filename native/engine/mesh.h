@@ -33,7 +33,7 @@ class Mesh final : private Admission {
 
   // Tries the addresses of each target in turn, again and again. Throws Error(kPeerFailure), naming
   // who is missing and why, at `deadline`; Error(kPrecondition) as soon as a target refuses.
-  MeshSockets connect(std::vector<ConnectTarget> targets, std::vector<SocketAddress> sources,
+  MeshSockets connect(const std::vector<ConnectTarget>& targets, std::vector<SocketAddress> sources,
                       Deadline deadline);
 
  private:
