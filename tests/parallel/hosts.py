@@ -90,3 +90,11 @@ def network_of(count: int, rate: str | None = None) -> Iterator[list[Host]]:
                 _limit(rate, "-n", host.namespace, "eth0")
             hosts.append(host)
         yield hosts
+
+
+def add_decoy(host: Host, network: str) -> None:
+    """Gives a host another interface that is up and leads nowhere."""
+    _ip("-n", host.namespace, "link", "add", "bridge0", "type", "veth", "peer", "name", "bridge1")
+    _ip("-n", host.namespace, "address", "add", network, "dev", "bridge0")
+    for name in ("bridge0", "bridge1"):
+        _ip("-n", host.namespace, "link", "set", name, "up")
