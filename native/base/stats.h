@@ -29,22 +29,29 @@ struct Stats {
     return combine(other, [](auto& mine, const auto& theirs) { mine -= theirs; });
   }
 
+  // Calls `visit(name, member pointer)` for each counter: the one list of them. The names are those
+  // of hvd_omniccl.Stats, where times are in seconds.
+  template <typename Visit>
+  static void for_each_counter(Visit&& visit) {
+    visit("operations", &Stats::operations);
+    visit("tensors", &Stats::tensors);
+    visit("bytes_reduced", &Stats::bytes_reduced);
+    visit("dense_bytes", &Stats::dense_bytes);
+    visit("bytes_sent", &Stats::bytes_sent);
+    visit("bytes_received", &Stats::bytes_received);
+    visit("blocks", &Stats::blocks);
+    visit("nonzero_blocks", &Stats::nonzero_blocks);
+    visit("bytes_copied_send", &Stats::bytes_copied_send);
+    visit("bytes_copied_receive", &Stats::bytes_copied_receive);
+    visit("scan_seconds", &Stats::scan_time);
+    visit("wait_seconds", &Stats::wait_time);
+    visit("decode_seconds", &Stats::decode_time);
+  }
+
  private:
   template <typename Operation>
   Stats& combine(const Stats& other, Operation operation) {
-    operation(operations, other.operations);
-    operation(tensors, other.tensors);
-    operation(bytes_reduced, other.bytes_reduced);
-    operation(dense_bytes, other.dense_bytes);
-    operation(bytes_sent, other.bytes_sent);
-    operation(bytes_received, other.bytes_received);
-    operation(blocks, other.blocks);
-    operation(nonzero_blocks, other.nonzero_blocks);
-    operation(bytes_copied_send, other.bytes_copied_send);
-    operation(bytes_copied_receive, other.bytes_copied_receive);
-    operation(scan_time, other.scan_time);
-    operation(wait_time, other.wait_time);
-    operation(decode_time, other.decode_time);
+    for_each_counter([&](const char*, auto counter) { operation(this->*counter, other.*counter); });
     return *this;
   }
 };

@@ -174,22 +174,13 @@ class NumpyCommunicator {
   std::unique_ptr<Communicator> communicator_;
 };
 
+std::uint64_t for_python(std::uint64_t count) { return count; }
+double for_python(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
 py::dict stats_dict(const Stats& stats) {
-  const auto seconds = [](Nanoseconds time) { return std::chrono::duration<double>(time).count(); };
   py::dict result;
-  result["operations"] = stats.operations;
-  result["tensors"] = stats.tensors;
-  result["bytes_reduced"] = stats.bytes_reduced;
-  result["dense_bytes"] = stats.dense_bytes;
-  result["bytes_sent"] = stats.bytes_sent;
-  result["bytes_received"] = stats.bytes_received;
-  result["blocks"] = stats.blocks;
-  result["nonzero_blocks"] = stats.nonzero_blocks;
-  result["bytes_copied_send"] = stats.bytes_copied_send;
-  result["bytes_copied_receive"] = stats.bytes_copied_receive;
-  result["scan_seconds"] = seconds(stats.scan_time);
-  result["wait_seconds"] = seconds(stats.wait_time);
-  result["decode_seconds"] = seconds(stats.decode_time);
+  Stats::for_each_counter(
+      [&](const char* name, auto counter) { result[name] = for_python(stats.*counter); });
   return result;
 }
 

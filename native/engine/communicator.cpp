@@ -340,8 +340,15 @@ bool Communicator::Impl::produce() {
 
 bool Communicator::Impl::sum_chunks() {
   if (!shard_) return false;
-  const ScopedTimer timer(stats_.decode_time);
-  return shard_->sum_chunks(kChunksPerTurn, this);
+  const Nanoseconds scanned_before = stats_.scan_time;
+  bool any = false;
+  {
+    const ScopedTimer timer(stats_.decode_time);
+    any = shard_->sum_chunks(kChunksPerTurn, this);
+  }
+  // contribute() scans inside of it, and has counted that already.
+  stats_.decode_time -= stats_.scan_time - scanned_before;
+  return any;
 }
 
 void Communicator::Impl::contribute(Session& session) {

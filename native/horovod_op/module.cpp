@@ -18,7 +18,8 @@ namespace py = pybind11;
 namespace omniccl::horovod_op {
 namespace {
 
-double seconds(Nanoseconds duration) { return std::chrono::duration<double>(duration).count(); }
+std::uint64_t for_python(std::uint64_t count) { return count; }
+double for_python(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
 Intercept intercept_from(const std::string& name) {
   if (name == "off") return Intercept::kOff;
@@ -72,19 +73,8 @@ py::dict stats_for_python() {
   const TotalsSnapshot totals = Hook::instance().totals().snapshot();
   const Stats& stats = totals.stats;
   py::dict result;
-  result["operations"] = stats.operations;
-  result["tensors"] = stats.tensors;
-  result["bytes_reduced"] = stats.bytes_reduced;
-  result["dense_bytes"] = stats.dense_bytes;
-  result["bytes_sent"] = stats.bytes_sent;
-  result["bytes_received"] = stats.bytes_received;
-  result["blocks"] = stats.blocks;
-  result["nonzero_blocks"] = stats.nonzero_blocks;
-  result["bytes_copied_send"] = stats.bytes_copied_send;
-  result["bytes_copied_receive"] = stats.bytes_copied_receive;
-  result["scan_seconds"] = seconds(stats.scan_time);
-  result["wait_seconds"] = seconds(stats.wait_time);
-  result["decode_seconds"] = seconds(stats.decode_time);
+  Stats::for_each_counter(
+      [&](const char* name, auto counter) { result[name] = for_python(stats.*counter); });
   result["passed_on"] = totals.passed_on;
   return result;
 }
