@@ -36,8 +36,14 @@ def reason_to_skip() -> str | None:
     return None
 
 
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
 def _ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True, timeout=30)
+    _run("ip", *arguments)
 
 
 @contextmanager
@@ -55,9 +61,8 @@ def _own_name_is(address: str, namespace: str) -> Iterator[None]:
 def _limit(rate: str, *link: str) -> None:
     """Limits what a link sends. `link` ends with its name."""
     *where, name = link
-    command = ["tc", *where, "qdisc", "add", "dev", name, "root", "tbf"]
-    command += ["rate", rate, "burst", "256kb", "latency", "50ms"]
-    subprocess.run(command, check=True, capture_output=True, text=True, timeout=30)
+    limit = ("rate", rate, "burst", "256kb", "latency", "50ms")
+    _run("tc", *where, "qdisc", "add", "dev", name, "root", "tbf", *limit)
 
 
 @contextmanager
@@ -81,6 +86,8 @@ def network_of(count: int, rate: str | None = None) -> Iterator[list[Host]]:
             _ip("netns", "add", host.namespace)
             cleanup.callback(_ip, "netns", "del", host.namespace)
             _ip("link", "add", f"{tag}v{i}", "type", "veth", "peer", "name", "eth0", "netns", host.namespace)
+            # The kernel takes a removed namespace apart later: the next network would find these names in use.
+            cleanup.callback(_ip, "link", "del", f"{tag}v{i}")
             _ip("link", "set", f"{tag}v{i}", "master", f"{tag}b", "up")
             _ip("-n", host.namespace, "address", "add", f"{host.address}/24", "dev", "eth0")
             _ip("-n", host.namespace, "link", "set", "eth0", "up")
