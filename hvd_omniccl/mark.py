@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from .tag import default_block_elements
+from .tag import Block, default_block_elements
 
 # What Horovod's TensorFlow operation has.
 SUPPORTED_DTYPES = ("uint8", "int8", "int32", "int64", "float16", "float32", "float64")
@@ -15,21 +15,21 @@ _ATTRIBUTE = "_omniccl_mark"
 
 @dataclass(frozen=True)
 class Mark:
-    """What is known of a marked tensor.
+    """What is known of a tensor that is to be reduced.
 
     Attributes
     ----------
-    block_elements
-        Its block size.
+    block
+        How it is cut, and whether it is marked.
     source_name
-        The name of the tensor that was compressed; empty in eager mode.
+        The name by which Horovod would know it; empty in eager mode.
     """
 
-    block_elements: int
+    block: Block
     source_name: str
 
 
-def marked(tensor: Any, named_after: Optional[Any] = None) -> Any:
+def marked(tensor: Any, named_after: Any) -> Any:
     """Return a tensor with the same values and a mark.
 
     Parameters
@@ -37,17 +37,30 @@ def marked(tensor: Any, named_after: Optional[Any] = None) -> Any:
     tensor
         A ``tf.Tensor`` or what converts to one.
     named_after
-        The tensor by whose name Horovod would know it; ``tensor`` itself if None.
+        The tensor by whose name Horovod would know it.
     """
     import tensorflow as tf
 
-    source = tensor if named_after is None else named_after
     result = tf.identity(tensor)
-    row_elements = result.shape[-1] if result.shape.rank else None
     # An eager tensor inside of a graph function has no name; its identity there has.
-    name = str(getattr(source, "name", None) or getattr(result, "name", ""))
-    setattr(result, _ATTRIBUTE, Mark(default_block_elements(row_elements), name))
+    setattr(result, _ATTRIBUTE, Mark(_block_of(result, True), _name_of(named_after) or _name_of(result)))
     return result
+
+
+def without_mark(tensor: Any) -> Mark:
+    """Return what there is to know of a tensor that nobody marked."""
+    return Mark(_block_of(tensor, False), _name_of(tensor))
+
+
+def _block_of(tensor: Any, is_marked: bool) -> Block:
+    import tensorflow as tf
+
+    shape = tf.TensorShape(tensor.shape)  # of an array too
+    return Block(default_block_elements(shape[-1] if shape.rank else None), is_marked)
+
+
+def _name_of(tensor: Any) -> str:
+    return str(getattr(tensor, "name", None) or "")
 
 
 def mark_of(tensor: Any) -> Optional[Mark]:

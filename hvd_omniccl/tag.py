@@ -1,13 +1,31 @@
-"""The mark of our tensors in their names (read by native/horovod_op/tensor_tag.cpp)."""
+"""The tag in a tensor's name, which the hook reads (native/horovod_op/tensor_tag.cpp)."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Optional
+from typing import NamedTuple, Optional
 
 _DEFAULT_BLOCK = 256
 _MIN_BLOCK = 16
+
+
+class Block(NamedTuple):
+    """How one tensor is cut, and whether it is marked.
+
+    Attributes
+    ----------
+    elements
+        The block size.
+    is_marked
+        Whether the engine takes the tensor; one that is not only with ``OMNICCL_INTERCEPT=all``.
+    """
+
+    elements: int
+    is_marked: bool
+
+    def __str__(self) -> str:
+        return f"{'' if self.is_marked else 'u'}{self.elements}"
 
 
 def default_block_elements(row_elements: Optional[int]) -> int:
@@ -26,7 +44,7 @@ def default_block_elements(row_elements: Optional[int]) -> int:
     return -(-_MIN_BLOCK // row_elements) * row_elements
 
 
-def tagged_name(name: str, blocks: Sequence[int]) -> str:
+def tagged_name(name: str, blocks: Sequence[Block]) -> str:
     """Return ``name`` with our tag before its last component.
 
     The last component, because Horovod drops what is before it under ``ignore_name_scope``.
@@ -36,16 +54,16 @@ def tagged_name(name: str, blocks: Sequence[int]) -> str:
     name
         The caller's name of the operation.
     blocks
-        The block size of each tensor of the operation in order; 0 for a tensor that is not ours.
+        Those of the operation's tensors, in order.
     """
     exact_scope = name.endswith("/")  # TensorFlow: take the name as it is
     scope, slash, last = (name[:-1] if exact_scope else name).rpartition("/")
     return f"{scope}{slash}omniccl.b{_block_list(blocks)}.{last}{'/' if exact_scope else ''}"
 
 
-def _block_list(blocks: Sequence[int]) -> str:
+def _block_list(blocks: Sequence[Block]) -> str:
     runs = []
-    for size, members in itertools.groupby(blocks):
+    for block, members in itertools.groupby(blocks):
         count = len(list(members))
-        runs.append(str(size) if count == 1 else f"{size}x{count}")
+        runs.append(str(block) if count == 1 else f"{block}x{count}")
     return "-".join(runs)

@@ -1,12 +1,14 @@
 """The wrappers around Horovod's Python calls that reduce.
 
-``_allreduce`` and ``_grouped_allreduce`` get the tag of marked tensors into their names; with
-``OMNICCL_INTERCEPT=all`` every tensor is marked. ``allreduce`` and ``grouped_allreduce``, which
-call them, are watched for gradients that never get there.
+``_allreduce`` and ``_grouped_allreduce`` get our tag into the names of what they reduce.
+``allreduce`` and ``grouped_allreduce``, which call them, are watched for gradients that never get
+there.
 
 Horovod knows a tensor by the name of its graph node. In graph mode the tag goes into the ``name=``
-of the call. In eager mode Horovod's operation has no node and drops ``name=``, so the call goes
-through a small graph function with one node in it, kept for the next call of its kind.
+of the call, for tensors without a mark too and whatever ``OMNICCL_INTERCEPT`` is: ranks whose modes
+differ must give a tensor one name, or Horovod waits for ever instead of our saying what differs.
+In eager mode Horovod's operation has no node and drops ``name=``, so the call for a marked tensor
+goes through a small graph function with one node in it, kept for the next call of its kind.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from horovod.tensorflow.util import _executing_eagerly
 
 from . import hook, indexed_slices
 from .compression import omniccl
-from .mark import SUPPORTED_DTYPES, Mark, mark_of, marked
+from .mark import Mark, mark_of, without_mark
 from .tag import tagged_name
 
 # Graph functions that are kept. One per name and kind of tensor; a program that makes up a new name
@@ -54,11 +56,13 @@ def wrap_horovod() -> None:
 def _wrap_single(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def allreduce(tensor: Any, name: Optional[str] = None, **options: Any) -> Any:
-        [tensor] = _all_marked([tensor], options)
+        _require_hook_for_all(options)
         mark = mark_of(tensor)
         if mark is None:
-            return original(tensor, name=name, **options)
-        tag = tagged_name(name or _stock_name("HorovodAllreduce", [mark]), [mark.block_elements])
+            if _executing_eagerly():
+                return original(tensor, name=name, **options)
+            mark = without_mark(tensor)
+        tag = tagged_name(name or _stock_name("HorovodAllreduce", [mark]), [mark.block])
         if not _executing_eagerly():
             return original(tensor, name=tag, **options)
         return _call_as_function(original, tag, False, [tensor], options)
@@ -69,16 +73,13 @@ def _wrap_single(original: Callable[..., Any]) -> Callable[..., Any]:
 def _wrap_grouped(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def grouped_allreduce(tensors: Any, name: Optional[str] = None, **options: Any) -> Any:
-        tensors = _all_marked(tensors, options)
-        marks = [mark_of(tensor) for tensor in tensors]
-        if not any(marks):
+        _require_hook_for_all(options)
+        if _executing_eagerly() and not any(map(mark_of, tensors)):
             return original(tensors, name=name, **options)
-        ends = [
-            mark or Mark(0, "" if _executing_eagerly() else tensor.name)
-            for mark, tensor in ((marks[0], tensors[0]), (marks[-1], tensors[-1]))
-        ]
-        blocks = [mark.block_elements if mark else 0 for mark in marks]
-        tag = tagged_name(name or _stock_name("HorovodGroupedAllreduce", ends), blocks)
+        marks = [mark_of(tensor) or without_mark(tensor) for tensor in tensors]
+        tag = tagged_name(
+            name or _stock_name("HorovodGroupedAllreduce", [marks[0], marks[-1]]), [mark.block for mark in marks]
+        )
         if not _executing_eagerly():
             return original(tensors, name=tag, **options)
         return _call_as_function(original, tag, True, list(tensors), options)
@@ -86,15 +87,10 @@ def _wrap_grouped(original: Callable[..., Any]) -> Callable[..., Any]:
     return grouped_allreduce
 
 
-def _all_marked(tensors: Sequence[Any], options: dict[str, Any]) -> Sequence[Any]:
-    """Return the tensors of a call, marked where ``OMNICCL_INTERCEPT=all`` takes what is not yet."""
-    if hook.state().config.intercept != "all" or options.get("op", hvd.Sum) not in (hvd.Sum, hvd.Average):
-        return tensors
-    hook.require()
-    return [
-        marked(tensor) if mark_of(tensor) is None and tf.as_dtype(tensor.dtype).name in SUPPORTED_DTYPES else tensor
-        for tensor in tensors
-    ]
+def _require_hook_for_all(options: dict[str, Any]) -> None:
+    """Raise where ``OMNICCL_INTERCEPT=all`` would take a call and Horovod is not hooked."""
+    if hook.state().config.intercept == "all" and options.get("op", hvd.Sum) in (hvd.Sum, hvd.Average):
+        hook.require()
 
 
 def _watch(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -120,7 +116,7 @@ def _count_indexed_slices(arguments: dict[str, Any]) -> None:
 
 
 def _stock_name(operation: str, marks: Sequence[Mark]) -> str:
-    """Return the name that Horovod would have made up for tensors that we did not mark."""
+    """Return the name that Horovod makes up for tensors."""
     if _executing_eagerly():
         return operation
     return "_".join([operation, *(_normalize_name(mark.source_name) for mark in marks)])

@@ -3,9 +3,11 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attach.h"
@@ -103,18 +105,20 @@ py::dict build_info() {
   return info;
 }
 
-// None for a name that is not ours, -1 for a malformed tag, else the block size.
-py::object tag_of(const std::string& tensor_name) {
+// The kind of a name's tag and its block size.
+std::pair<const char*, std::uint32_t> tag_of(const std::string& tensor_name) {
   const TensorTag tag = read_tag(tensor_name);
   switch (tag.kind) {
     case TensorTag::Kind::kNone:
-      return py::none();
+      return {"none", 0};
     case TensorTag::Kind::kMalformed:
-      return py::int_(-1);
-    case TensorTag::Kind::kBlock:
+      return {"malformed", 0};
+    case TensorTag::Kind::kMarked:
+      return {"marked", tag.block_elements};
+    case TensorTag::Kind::kUnmarked:
       break;
   }
-  return py::int_(tag.block_elements);
+  return {"unmarked", tag.block_elements};
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 #include "omniccl_allreduce.h"
 
+#include <cstdint>
 #include <exception>
+#include <limits>
+#include <numeric>
 #include <optional>
 #include <string>
 
@@ -104,6 +107,26 @@ hvd::Status reduce(ProcessSetSession& session, hvd::Timeline& timeline,
   return hvd::Status::OK();
 }
 
+// Horovod's own operations count the elements of a response in an int, and end the process where
+// they are more.
+constexpr std::int64_t kMaxStockElements = std::numeric_limits<int>::max();
+
+// Hands a whole response, in which tensors are marked, to the stock operation.
+hvd::Status pass_on(hvd::AllreduceOp& op, std::vector<hvd::TensorTableEntry>& entries,
+                    const hvd::Response& response, const std::string& reason,
+                    ExecuteFunction stock) {
+  const auto& sizes = response.tensor_sizes();  // the same on every rank: all refuse, or none
+  if (std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) > kMaxStockElements) {
+    return to_status(Error(ErrorKind::kInvalidArgument,
+                           entries.front().tensor_name + " has more than " +
+                               std::to_string(kMaxStockElements) +
+                               " elements, which Horovod's own allreduce cannot count, and only "
+                               "that can reduce it (" +
+                               reason + "); reduce it in parts"));
+  }
+  return stock(&op, entries, response);
+}
+
 // The stock operation's status, an exception of it included.
 hvd::Status run_stock(hvd::AllreduceOp& op, std::vector<hvd::TensorTableEntry>& entries,
                       const hvd::Response& response, ExecuteFunction stock) {
@@ -137,7 +160,7 @@ hvd::Status execute_allreduce(hvd::AllreduceOp& op, std::vector<hvd::TensorTable
   if (session.failure()) return to_status(*session.failure());
   if (const auto reason = reason_to_pass_on(response, entries, settings)) {
     hook.totals().count_passed_on(*reason);
-    return stock(&op, entries, response);
+    return pass_on(op, entries, response, *reason, stock);
   }
 
   OperationAccess::wait_for_data(op, entries);

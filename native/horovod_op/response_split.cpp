@@ -35,10 +35,9 @@ ResponseSplit split(const std::vector<hvd::TensorTableEntry>& entries, Intercept
   ResponseSplit result;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const TensorTag tag = read_tag(entries[i].tensor_name);
-    if (tag.kind == TensorTag::Kind::kBlock) {
-      result.taken.push_back({i, tag.block_elements});
-    } else if (intercept == Intercept::kAll) {
-      result.taken.push_back({i, default_block_elements(0)});
+    if (tag.kind == TensorTag::Kind::kMarked || intercept == Intercept::kAll) {
+      const bool is_known = tag.block_elements != 0;
+      result.taken.push_back({i, is_known ? tag.block_elements : default_block_elements(0)});
     } else {
       result.left.push_back(i);
       result.malformed |= tag.kind == TensorTag::Kind::kMalformed;

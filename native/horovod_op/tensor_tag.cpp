@@ -45,17 +45,32 @@ std::optional<GroupPosition> group_position(std::string_view name) {
   return GroupPosition{*index - 1, *count};
 }
 
+constexpr TensorTag kMalformed{TensorTag::Kind::kMalformed, 0};
+
 struct BlockList {
-  std::uint32_t entries = 0;                 // sizes in the list, runs counted in full
-  std::optional<std::uint32_t> at_position;  // the size at the position that was asked for
+  std::uint32_t entries = 0;           // sizes in the list, runs counted in full
+  TensorTag at_position = kMalformed;  // what stands at the position that was asked for
 };
 
-// Reads "<size>[x<count>]-…" up to the first '.'; nullopt when it is not such a list.
+// Takes "<size>" or "u<size>" off the front of `text`.
+std::optional<TensorTag> take_size(std::string_view& text) {
+  TensorTag tag{TensorTag::Kind::kMarked, 0};
+  if (!text.empty() && text.front() == 'u') {
+    tag.kind = TensorTag::Kind::kUnmarked;
+    text.remove_prefix(1);
+  }
+  const auto size = take_number(text);
+  if (!size || *size == 0 || *size > kMaxBlockElements) return std::nullopt;
+  tag.block_elements = *size;
+  return tag;
+}
+
+// Reads "[u]<size>[x<count>]-…" up to the first '.'; nullopt when it is not such a list.
 std::optional<BlockList> read_blocks(std::string_view text, std::uint32_t position) {
   BlockList list;
   while (true) {
-    const auto size = take_number(text);
-    if (!size || *size > kMaxBlockElements || text.empty()) return std::nullopt;
+    const auto size = take_size(text);
+    if (!size || text.empty()) return std::nullopt;
     std::uint32_t run = 1;
     if (text.front() == 'x') {
       text.remove_prefix(1);
@@ -84,13 +99,7 @@ TensorTag read_tag(std::string_view tensor_name) {
     const bool fits = position && position->count == blocks->entries;
     blocks = fits ? read_blocks(*tail, position->index) : std::nullopt;
   }
-  if (!blocks || !blocks->at_position) return {TensorTag::Kind::kMalformed, 0};
-  const std::uint32_t size = *blocks->at_position;
-  // Zero stands for "not ours", which makes sense only in a group.
-  if (size == 0) {
-    return {blocks->entries > 1 ? TensorTag::Kind::kNone : TensorTag::Kind::kMalformed, 0};
-  }
-  return {TensorTag::Kind::kBlock, size};
+  return blocks ? blocks->at_position : kMalformed;
 }
 
 }  // namespace omniccl::horovod_op

@@ -49,15 +49,3 @@ def test_a_joined_rank_takes_part_in_what_is_taken_without_a_mark(ranks: int) ->
     assert job.status == 0, job.output
     assert job.output.count("JOINED") == ranks
     assert said(job.output, "TOOK") == [f"{3 * 5}, LEFT {{}}"] * ranks
-
-
-@pytest.mark.parametrize(("others", "second"), [("tagged", "all"), ("all", "off")])
-def test_another_mode_on_a_rank_is_an_error_on_every_rank(others: str, second: str) -> None:
-    job = run_job(horovodrun(2, HERE / "modes_differ.py", others, second), DEADLINE_SECONDS)
-    assert job.status == 0, job.output
-    refusals = said(job.output, "REFUSED:")
-    assert len(refusals) == 4, job.output
-    for refusal in refusals:
-        assert "OMNICCL_INTERCEPT must be equal on all ranks" in refusal
-        assert f"{others} on rank 0" in refusal
-        assert f"{second} on rank 1" in refusal

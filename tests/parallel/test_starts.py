@@ -1,4 +1,4 @@
-"""Jobs that must begin in a way of their own."""
+"""Jobs that must begin in a way of their own, or need a machine that is large enough."""
 
 from __future__ import annotations
 
@@ -25,6 +25,26 @@ def test_job(script: str, ranks: int, extra: dict[str, str]) -> None:
     job = run_job(horovodrun(ranks, HERE / script), DEADLINE_SECONDS, extra)
     assert job.status == 0, job.output
     assert job.output.count("DONE") == ranks, job.output
+
+
+def available_bytes() -> int:
+    match = re.search(r"^MemAvailable:\s+(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    assert match
+    return int(match[1]) * 1024
+
+
+# Two ranks with an input, a result, and for a moment the bytes that a check makes of it.
+@pytest.mark.skipif(available_bytes() < 16 << 30, reason="needs 16 GiB of memory")
+def test_more_elements_than_an_int_counts() -> None:
+    job = run_job(horovodrun(2, HERE / "big_tensor.py"), DEADLINE_SECONDS)
+    assert job.status == 0, job.output
+    assert job.output.count("DONE") == 2, job.output
+    refusals = re.findall(r"REFUSED (.*)", job.output)
+    assert len(refusals) == 2, job.output
+    for refusal in refusals:
+        assert "HorovodAllreduce (omniccl): " in refusal
+        assert "more than 2147483647 elements" in refusal
+        assert "operation Max" in refusal
 
 
 # What ssh does with its command, on this host: a shell of its own that inherits nothing.

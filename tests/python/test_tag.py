@@ -10,21 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_omniccl import hook
-from hvd_omniccl.tag import default_block_elements, tagged_name
+from hvd_omniccl.tag import Block, default_block_elements, tagged_name
 
 # What TensorFlow allows as the name of an operation.
 VALID_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.>-]{0,20}(/[A-Za-z0-9_.>-]{1,8}){0,3}", fullmatch=True)
-sizes = st.integers(1, 65536)
+blocks = st.builds(Block, st.integers(1, 65536), st.booleans())
 
 
-def read(name: str) -> int | None:
-    """The block size in a name as the hook reads it: None for no tag, -1 for a malformed one."""
+def read(name: str) -> tuple[str, int]:
+    """The kind of a name's tag as the hook reads it, and the block size in it."""
     module = hook.state().module
     assert module is not None, hook.state().failure
-    tag: int | None = module.tag_of(name)
+    tag: tuple[str, int] = module.tag_of(name)
     return tag
+
+
+def as_read(block: Block) -> tuple[str, int]:
+    return ("marked" if block.is_marked else "unmarked", block.elements)
 
 
 @pytest.mark.parametrize(
@@ -47,27 +51,27 @@ def test_the_block_follows_the_row(row: int | None, block: int) -> None:
     assert default_block_elements(row) == block
 
 
-@given(name=names, size=sizes)
-def test_a_tagged_name_is_valid_and_read_back(name: str, size: int) -> None:
-    tag = tagged_name(name, [size])
+@given(name=names, block=blocks)
+def test_a_tagged_name_is_valid_and_read_back(name: str, block: Block) -> None:
+    tag = tagged_name(name, [block])
     assert VALID_NAME.fullmatch(tag)
     assert tag.endswith(name.rpartition("/")[2])
     # TensorFlow puts scopes before it and a number behind it, Horovod may drop the scopes.
     for seen in (tag, f"scope/{tag}", f"a/b_1/{tag}_2", tag.rpartition("/")[2]):
-        assert read(seen) == size
+        assert read(seen) == as_read(block)
 
 
-@given(name=names, blocks=st.lists(st.one_of(st.just(0), st.just(256), sizes), min_size=2, max_size=40))
-def test_each_tensor_of_a_group_finds_its_size(name: str, blocks: list[int]) -> None:
-    tag = tagged_name(name, blocks)
+@given(name=names, group=st.lists(st.one_of(st.just(Block(256, True)), blocks), min_size=2, max_size=40))
+def test_each_tensor_of_a_group_finds_its_size(name: str, group: list[Block]) -> None:
+    tag = tagged_name(name, group)
     assert VALID_NAME.fullmatch(tag)
-    for index, size in enumerate(blocks, start=1):
-        assert read(f"scope/{tag}_1_{index}of{len(blocks)}") == (size or None)
+    for index, block in enumerate(group, start=1):
+        assert read(f"scope/{tag}_1_{index}of{len(group)}") == as_read(block)
 
 
 @given(st.text(max_size=60))
 def test_any_name_can_be_read(name: str) -> None:
-    assert read(name) is None or "omniccl.b" in name
+    assert read(name) == ("none", 0) or "omniccl.b" in name
 
 
 @pytest.mark.parametrize(
@@ -75,6 +79,11 @@ def test_any_name_can_be_read(name: str) -> None:
     [
         "omniccl.b.x",
         "omniccl.b0.x",
+        "omniccl.bu.x",
+        "omniccl.bu0.x",
+        "omniccl.buu32.x",
+        "omniccl.b32u.x",
+        "omniccl.b32-0.x_1of2",
         "omniccl.b65537.x",
         "omniccl.b-1.x",
         "omniccl.b32",
@@ -91,15 +100,16 @@ def test_any_name_can_be_read(name: str) -> None:
     ],
 )
 def test_a_malformed_tag_is_not_taken(name: str) -> None:
-    assert read(name) == -1
+    assert read(name) == ("malformed", 0)
 
 
 @pytest.mark.parametrize("name", ["", "x", "my_omniccl.b32.x", "omniccl", "HorovodAllreduce_grads_0"])
 def test_other_names_are_not_ours(name: str) -> None:
-    assert read(name) is None
+    assert read(name) == ("none", 0)
 
 
 def test_the_tag_stays_where_scopes_are_dropped() -> None:
-    assert tagged_name("a/b/c", [32]) == "a/b/omniccl.b32.c"
-    assert tagged_name("a/b/", [32]) == "a/omniccl.b32.b/"
-    assert tagged_name("c", [32, 32, 0, 16]) == "omniccl.b32x2-0-16.c"
+    ours, other = Block(32, True), Block(32, False)
+    assert tagged_name("a/b/c", [ours]) == "a/b/omniccl.b32.c"
+    assert tagged_name("a/b/", [other]) == "a/omniccl.bu32.b/"
+    assert tagged_name("c", [ours, ours, other, Block(16, True)]) == "omniccl.b32x2-u32-16.c"
