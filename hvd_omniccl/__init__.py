@@ -11,6 +11,8 @@ allreduce is hooked; ``compression=omniccl`` then marks the tensors that it take
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import hook
@@ -64,4 +66,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-hook.install()
+try:
+    hook.install()
+except SettingError as error:
+    # The command `omniccl` has no other moment to say it in one line: its module is inside of this package.
+    if Path((sys.argv or [""])[0]).name == "omniccl":
+        sys.exit(f"omniccl: {error}")
+    raise

@@ -13,8 +13,8 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Optional, Union
+from dataclasses import dataclass, field, replace
+from typing import Any, Optional, Union, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -81,6 +81,10 @@ class Session:
     def random(cls) -> Session:
         """Return a fresh session from the system's random source."""
         return cls(*_native.random_session())
+
+    def next_generation(self) -> Session:
+        """Return the session for another group of the same ranks, such as the one after a failure."""
+        return replace(self, generation=self.generation + 1)
 
     def to_bytes(self) -> bytes:
         """Return the session, its key included, as bytes for :meth:`from_bytes`."""
@@ -239,6 +243,32 @@ class Communicator:
         with self._in_use() as native, _translated():
             native.connect(endpoints)
 
+    @overload
+    def allreduce(
+        self,
+        arrays: Array,
+        out: Optional[Array] = None,
+        *,
+        op: str = ...,
+        prescale_factor: float = ...,
+        postscale_factor: float = ...,
+        block_size: Optional[int] = ...,
+        name: str = ...,
+    ) -> Array: ...
+
+    @overload
+    def allreduce(
+        self,
+        arrays: Sequence[Array],
+        out: Optional[Sequence[Array]] = None,
+        *,
+        op: str = ...,
+        prescale_factor: float = ...,
+        postscale_factor: float = ...,
+        block_size: Optional[int] = ...,
+        name: str = ...,
+    ) -> list[Array]: ...
+
     def allreduce(
         self,
         arrays: Union[Array, Sequence[Array]],
@@ -249,7 +279,7 @@ class Communicator:
         postscale_factor: float = 1.0,
         block_size: Optional[int] = None,
         name: str = "",
-    ) -> Any:
+    ) -> Union[Array, list[Array]]:
         """Sum arrays over all ranks, in rank order: the same bits on every rank.
 
         Parameters

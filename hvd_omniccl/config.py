@@ -17,7 +17,7 @@ from .errors import SettingError
 
 PREFIX = "OMNICCL_"
 
-# The largest block that a tag can carry (native/horovod_op/tensor_tag.h).
+# kMaxBlockElements of native/protocol/limits.h.
 MAX_BLOCK_ELEMENTS = 65536
 
 _BYTE_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}

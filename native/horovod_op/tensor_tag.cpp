@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <optional>
 
+#include "protocol/limits.h"
+
 namespace omniccl::horovod_op {
 namespace {
 

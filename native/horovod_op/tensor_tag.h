@@ -1,11 +1,11 @@
-// The tag in a tensor's name: the only thing that a joined rank knows of a tensor it did not submit.
-// hvd_omniccl/tag.py writes it.
+// The tag in a tensor's name: the only thing that a joined rank knows of a tensor it did not
+// submit. hvd_omniccl/tag.py writes it.
 //
 //   [scope/]omniccl.b<blocks>.<caller's name>
 //
-// <blocks> is the block size in elements, with a 'u' before it for a tensor that is not marked, which
-// only OMNICCL_INTERCEPT=all takes. For a grouped operation they are those of all its tensors in
-// order, with runs written as <size>x<count>: "32", "u32", "32x3-u256-16". Horovod appends
+// <blocks> is the block size in elements, with a 'u' before it for a tensor that is not marked,
+// which only OMNICCL_INTERCEPT=all takes. For a grouped operation they are those of all its tensors
+// in order, with runs written as <size>x<count>: "32", "u32", "32x3-u256-16". Horovod appends
 // "_<i>of<n>" to the name of a group's i-th tensor.
 #pragma once
 
@@ -13,8 +13,6 @@
 #include <string_view>
 
 namespace omniccl::horovod_op {
-
-inline constexpr std::uint32_t kMaxBlockElements = 65536;
 
 struct TensorTag {
   enum class Kind {

@@ -7,6 +7,7 @@
 #include "engine/probe.h"
 #include "support/allreduce_check.h"
 #include "support/daemon.h"
+#include "support/failures.h"
 
 namespace omniccl::testing {
 namespace {
@@ -16,28 +17,6 @@ using std::chrono::steady_clock;
 
 // For threads to be scheduled on a loaded machine.
 constexpr milliseconds kAllowance{10'000};
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-CommunicatorConfig impatient() {
-  CommunicatorConfig config;
-  config.timeout = milliseconds{600};
-  config.connect_timeout = milliseconds{1'000};
-  return config;
-}
-
-void reduce_ones(Communicator& communicator, std::size_t elements) {
-  const std::vector<float> input(elements, 1.0F);
-  std::vector<float> output(elements);
-  const std::vector<TensorView> views{view(input, output, 256)};
-  Reduction reduction;
-  reduction.tensors = views;
-  reduction.name = "ones";
-  communicator.allreduce(reduction);
-  for (const float value : output) ASSERT_EQ(value, output[0]);
-}
 
 int count(const std::string& text, const std::string& part) {
   int found = 0;

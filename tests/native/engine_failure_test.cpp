@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "support/failures.h"
 #include "support/ranks.h"
 #include "support/reference.h"
 #include "transport/tcp/tcp_socket.h"
@@ -15,28 +16,6 @@ using std::chrono::steady_clock;
 
 // For a thread to be scheduled on a loaded machine.
 constexpr milliseconds kAllowance{5'000};
-
-CommunicatorConfig impatient() {
-  CommunicatorConfig config;
-  config.timeout = milliseconds{600};
-  config.connect_timeout = milliseconds{1'000};
-  return config;
-}
-
-void reduce_ones(Communicator& communicator, std::size_t elements) {
-  const std::vector<float> input(elements, 1.0F);
-  std::vector<float> output(elements);
-  const std::vector<TensorView> views{{reinterpret_cast<const std::byte*>(input.data()),
-                                       reinterpret_cast<std::byte*>(output.data()), elements, 256}};
-  Reduction reduction;
-  reduction.tensors = views;
-  reduction.name = "ones";
-  communicator.allreduce(reduction);
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 TEST(Failure, OfAPeerThatClosesNamesIt) {
   Ranks ranks(3, impatient());

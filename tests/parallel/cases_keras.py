@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from case import case
 from support import Array, counted, same_on_all_ranks
 
 from hvd_omniccl import omniccl
+from hvd_omniccl.callbacks import ReductionWatch
 
 STEPS = 4
 BATCH = 8
@@ -137,6 +139,24 @@ def a_loaded_model_goes_on_with_us() -> None:
     check_loaded(hvd_plain_keras, tf.keras.optimizers.legacy.Adam, variables - 1, legacy_opts=True)
     check_loaded(hvd_keras, tf.keras.optimizers.Adam, variables - 1)
     check_loaded(hvd_keras, tf.keras.optimizers.Adam, variables, custom_objects={"adam": dense_adam})
+
+
+@case(2, 3)
+def a_training_that_reduces_nothing_is_noticed() -> None:
+    def warned_of(optimizer: Any, watch: ReductionWatch) -> list[str]:
+        model = make_model()
+        model.compile(optimizer, loss="mse")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.fit(*make_data(), batch_size=BATCH, verbose=0, epochs=2, callbacks=[watch])
+        return [text for one in caught if "hvd_omniccl" in (text := str(one.message))]
+
+    sgd = tf.keras.optimizers.SGD
+    assert warned_of(distributed(sgd(0.01)), ReductionWatch(steps=1)) == []
+    [message] = warned_of(sgd(0.01), ReductionWatch(steps=STEPS + 1))
+    assert f"nothing was reduced in the last {STEPS + 1} steps" in message
+    assert "load_model" in message
+    assert warned_of(sgd(0.01), ReductionWatch(steps=2 * STEPS + 1)) == []
 
 
 # ---- Mixed precision

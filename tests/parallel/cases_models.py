@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from case import case
 from support import Array, counted, kernel_bytes_sent
-from tied_table import gradient_of_tied_table
+from tied_table import gradient_of, tied_table
 
 from hvd_omniccl import omniccl
 
@@ -77,7 +77,7 @@ def a_recommender_sends_less_than_dense_and_than_gathered_slices() -> None:
 @case(2, 4)
 def a_table_used_for_input_and_output() -> None:
     with counted() as change:
-        gradient = gradient_of_tied_table(omniccl)
+        gradient = gradient_of(tied_table(), omniccl)
     expected = np.full(gradient.shape, 0.5, np.float32)
     expected[1], expected[2] = 2.5, 1.5
     assert np.array_equal(gradient.numpy(), expected)

@@ -156,6 +156,14 @@ def test_settings_in_three_forms(tmp_path: Path) -> None:
     assert "OMNICCL_BLOCK_SIZE" in settings("table").stdout
 
 
+@pytest.mark.parametrize("command", [["doctor"], ["run", "x.py"], ["settings"], ["--help"]])
+def test_a_wrong_setting_is_said_in_one_line(command: list[str], tmp_path: Path) -> None:
+    done = run([OMNICCL, *command], tmp_path, {"OMNICCL_BLOCK_SIZE": "0"})
+    assert done.returncode == 1
+    assert done.stderr == "omniccl: OMNICCL_BLOCK_SIZE is '0'; allowed: 1 to 65536\n"
+    assert done.stdout == ""
+
+
 def test_doctor_is_content_here(tmp_path: Path) -> None:
     done = run([OMNICCL, "doctor", "--json"], tmp_path, {"OMNICCL_TIMEOUT": "7"})
     assert done.returncode == 0, done.stdout + done.stderr

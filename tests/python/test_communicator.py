@@ -196,6 +196,9 @@ def test_bytes_are_no_session() -> None:
 def test_a_session_travels_as_bytes_and_hides_its_key() -> None:
     session = Session.random()
     assert Session.from_bytes(session.to_bytes()) == session
+    following = session.next_generation()
+    assert (following.session_id, following.key, following.generation) == (session.session_id, session.key, 1)
+    assert Session.from_bytes(following.to_bytes()) == following
     assert pickle.loads(pickle.dumps(session)) == session
     assert Session.random() != session
     assert repr(session.key) not in repr(session)
