@@ -26,7 +26,7 @@ stage_lint() {
   ruff check .
   ruff format --check .
   mypy --strict hvd_omniccl
-  codespell docs examples hvd_omniccl native scripts tests ./*.md
+  codespell -L bu docs examples hvd_omniccl native scripts tests ./*.md
   shellcheck scripts/*.sh .ci/run
   find native tests \( -name '*.h' -o -name '*.cpp' -o -name '*.inl' \) -print0 |
     xargs -0 clang-format --dry-run -Werror
