@@ -47,7 +47,7 @@ def test_fp16_casts_floating_tensors_there_and_back(dtype: tf.DType) -> None:
     assert marked.dtype == tf.float16
     mark = mark_of(marked)
     assert mark is not None
-    assert mark.block_elements == 18
+    assert mark.block.elements == 18
     back = omniccl.fp16.decompress(marked, context)
     assert back.dtype == dtype
     assert np.array_equal(back.numpy(), tensor.numpy())
@@ -82,7 +82,7 @@ def test_compress_marks_and_changes_nothing() -> None:
     assert mark_of(tensor) is None
     mark = mark_of(marked)
     assert mark is not None
-    assert mark.block_elements == 16
+    assert mark.block.elements == 16
     assert marked.numpy().tobytes() == tensor.numpy().tobytes()
     assert (context.dtype, context.shape) == (tf.float32, tensor.shape)
     assert omniccl.decompress(marked, context) is marked
@@ -95,9 +95,9 @@ def test_compress_works_with_variables_and_inside_of_functions() -> None:
     def trace(tensor: tf.Tensor) -> tf.Tensor:
         mark = mark_of(omniccl.compress(tensor)[0])
         assert mark is not None
-        assert mark.block_elements == 48
+        assert mark.block.elements == 48
         assert mark.source_name == tensor.name
-        assert mark_of(omniccl.compress(variable)[0]).block_elements == 32  # type: ignore[union-attr]
+        assert mark_of(omniccl.compress(variable)[0]).block.elements == 32  # type: ignore[union-attr]
         assert mark_of(omniccl.compress(tf.reshape(tensor, tf.shape(tensor)))[0]) is not None
         marked, context = omniccl.compress(tensor)
         assert omniccl.decompress(marked, context).shape.as_list() == [None, 48]

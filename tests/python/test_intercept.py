@@ -27,7 +27,7 @@ print(stats().tensors, stats().blocks, dict(stats().passed_on))
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [
-        ("all", "6 12 {}\n"),  # blocks of 18
+        ("all", "6 6 {}\n"),  # one block of 256 each: an eager tensor has no tag
         ("tagged", "0 0 {'not marked': 6}\n"),
         ("off", "0 0 {'not marked': 6}\n"),
     ],
