@@ -11,12 +11,12 @@ from typing import Any, Optional
 import click
 
 from . import doctor, hook
+from .bench.commands import bench
 from .config import SETTINGS, markdown_table, values_in_force
 from .errors import OmnicclError
+from .paths import AGGREGATOR
 from .program import Program
 from .version import __version__
-
-AGGREGATOR = Path(__file__).parent / "_engine" / "bin" / "omniccl-aggregator"
 
 _INTERCEPT = "OMNICCL_INTERCEPT"
 
@@ -94,6 +94,9 @@ def settings(form: str) -> None:
     width = max(len(value.name) for value in values)
     for value in values:
         click.echo(f"{value.name:{width}}  {value.value}  ({value.source})")
+
+
+commands.add_command(bench)
 
 
 _MARKS = {"ok": ("ok  ", "green"), "warn": ("warn", "yellow"), "fail": ("FAIL", "red")}

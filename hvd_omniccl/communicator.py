@@ -135,6 +135,8 @@ class Communicator:
         Seconds for :meth:`connect`, likewise.
     checksum
         Whether the data carry a CRC32C, equal on all ranks. Headers always do.
+    huge_pages
+        Whether to ask the system for huge pages where an output of 4 MiB or more has no pages yet.
     kernels
         The inner loops: ``"auto"`` or one of ``available_kernels()``. All give the same bits.
     loopback_only
@@ -167,6 +169,7 @@ class Communicator:
         timeout: float = 30.0,
         connect_timeout: float = 10.0,
         checksum: bool = True,
+        huge_pages: bool = True,
         kernels: str = "auto",
         loopback_only: bool = False,
         interface: Optional[str] = None,
@@ -200,6 +203,7 @@ class Communicator:
                 timeout=_seconds(timeout, "timeout"),
                 connect_timeout=_seconds(connect_timeout, "connect_timeout"),
                 checksum=checksum,
+                huge_pages=huge_pages,
                 kernels=kernels,
                 loopback_only=loopback_only,
                 interface=interface or "",

@@ -161,6 +161,7 @@ def _attach(module: Any, config: Config) -> tuple[str, ...]:
         first_port=config.port_range[0],
         last_port=config.port_range[1],
         payload_checksum=config.checksum,
+        huge_pages=config.huge_pages,
         timeout_seconds=config.timeout,
         connect_timeout_seconds=config.connect_timeout,
         kernels=config.kernels,

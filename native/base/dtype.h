@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <type_traits>
 
 #include "base/error.h"
@@ -104,6 +106,14 @@ inline const char* name_of(DataType dtype) {
     if constexpr (std::is_same_v<T, std::uint16_t>) return "uint16";
     if constexpr (std::is_same_v<T, Bool>) return "bool";
   });
+}
+
+// The dtype of that name. Throws Error(kInvalidArgument) when there is none.
+inline DataType dtype_named(std::string_view name) {
+  for (const DataType dtype : kDataTypes) {
+    if (name == name_of(dtype)) return dtype;
+  }
+  throw Error(ErrorKind::kInvalidArgument, "no dtype " + std::string(name));
 }
 
 // The dtype with wire value `value`, if there is one.

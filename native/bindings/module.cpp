@@ -20,6 +20,7 @@
 
 #include "base/error.h"
 #include "bindings/interruptible.h"
+#include "bindings/kernel_functions.h"
 #include "engine/communicator.h"
 #include "engine/probe.h"
 #include "protocol/secret_file.h"
@@ -43,18 +44,9 @@ Endpoint endpoint_from(const std::string& bytes) {
   return endpoint;
 }
 
-DataType dtype_from(const std::string& name) {
-  for (std::uint8_t value = 1; const auto dtype = dtype_from_wire(value); ++value) {
-    if (name == name_of(*dtype)) return *dtype;
-  }
-  throw Error(ErrorKind::kInvalidArgument, "no dtype " + name);
-}
-
 std::vector<std::string> dtype_names() {
   std::vector<std::string> names;
-  for (std::uint8_t value = 1; const auto dtype = dtype_from_wire(value); ++value) {
-    names.emplace_back(name_of(*dtype));
-  }
+  for (const DataType dtype : kDataTypes) names.emplace_back(name_of(dtype));
   return names;
 }
 
@@ -89,7 +81,7 @@ class NumpyCommunicator {
                     const py::bytes& key, std::uint64_t generation,
                     const std::vector<std::string>& aggregators, const std::string& secret_file,
                     std::uint64_t slot_memory, double timeout, double connect_timeout,
-                    bool checksum, const std::string& kernels, bool loopback_only,
+                    bool checksum, bool huge_pages, const std::string& kernels, bool loopback_only,
                     const std::string& interface, std::uint16_t first_port, std::uint16_t last_port,
                     PythonLog log) {
     CommunicatorConfig config;
@@ -106,6 +98,7 @@ class NumpyCommunicator {
     config.timeout = milliseconds(timeout);
     config.connect_timeout = milliseconds(connect_timeout);
     config.payload_checksum = checksum;
+    config.huge_pages = huge_pages;
     config.kernels = &find_kernels(kernels);
     config.loopback_only = loopback_only;
     config.interface = interface;
@@ -149,7 +142,7 @@ class NumpyCommunicator {
       // NOLINTEND(performance-no-int-to-ptr)
     }
     Reduction reduction;
-    reduction.dtype = dtype_from(dtype);
+    reduction.dtype = dtype_named(dtype);
     reduction.prescale = prescale;
     reduction.postscale = postscale;
     reduction.tensors = views;
@@ -241,16 +234,17 @@ PYBIND11_MODULE(_native, module) {
         });
       },
       py::arg("place"), py::arg("secret_file"), py::arg("timeout"));
+  define_kernel_functions(module.def_submodule("kernels", "The inner loops, for the benchmark."));
   py::class_<NumpyCommunicator>(module, "Communicator")
       .def(py::init<std::uint32_t, std::uint32_t, const py::bytes&, const py::bytes&, std::uint64_t,
                     const std::vector<std::string>&, const std::string&, std::uint64_t, double,
-                    double, bool, const std::string&, bool, const std::string&, std::uint16_t,
+                    double, bool, bool, const std::string&, bool, const std::string&, std::uint16_t,
                     std::uint16_t, PythonLog>(),
            py::kw_only(), py::arg("rank"), py::arg("size"), py::arg("session_id"), py::arg("key"),
            py::arg("generation"), py::arg("aggregators"), py::arg("secret_file"),
            py::arg("slot_memory"), py::arg("timeout"), py::arg("connect_timeout"),
-           py::arg("checksum"), py::arg("kernels"), py::arg("loopback_only"), py::arg("interface"),
-           py::arg("first_port"), py::arg("last_port"), py::arg("log"))
+           py::arg("checksum"), py::arg("huge_pages"), py::arg("kernels"), py::arg("loopback_only"),
+           py::arg("interface"), py::arg("first_port"), py::arg("last_port"), py::arg("log"))
       .def("endpoint", &NumpyCommunicator::endpoint)
       .def("connect", &NumpyCommunicator::connect, py::arg("endpoints"))
       .def("allreduce", &NumpyCommunicator::allreduce, py::arg("dtype"), py::arg("tensors"),

@@ -11,6 +11,7 @@
 #include "aggregator/shard.h"
 #include "base/error.h"
 #include "base/fp_environment.h"
+#include "base/huge_pages.h"
 #include "encoder/block_encoder.h"
 #include "encoder/chunk_plan.h"
 #include "engine/mesh.h"
@@ -55,6 +56,13 @@ CommunicatorConfig checked(CommunicatorConfig config) {
 Error as_error(const std::exception& error) {
   const auto* ours = dynamic_cast<const Error*>(&error);
   return ours != nullptr ? Error(*ours) : Error(ErrorKind::kSystem, error.what());
+}
+
+void prefer_huge_outputs(const Reduction& reduction) {
+  for (const TensorView& tensor : reduction.tensors) {
+    if (tensor.output == tensor.input) continue;  // its pages are there
+    prefer_huge_pages(tensor.output, tensor.elements * size_of(reduction.dtype));
+  }
 }
 
 std::string join(const std::vector<std::string>& names) {
@@ -295,6 +303,7 @@ void Communicator::Impl::allreduce(const Reduction& reduction) {
   stats_.tensors += reduction.tensors.size();
   stats_.bytes_reduced += plan.byte_count();
   stats_.dense_bytes += 2 * plan.byte_count() * (config_.size - 1) / config_.size;
+  if (config_.huge_pages) prefer_huge_outputs(reduction);
   run(operation);
 }
 

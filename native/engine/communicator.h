@@ -49,6 +49,7 @@ struct CommunicatorConfig {
   // most slot_memory_bytes / (2 size), or / (2 (size + 1)) with aggregators.
   std::uint64_t slot_memory_bytes = 0;
   bool payload_checksum = true;  // CRC32C over block bytes too, not only headers
+  bool huge_pages = true;        // ask the system for them where a large output is new
   bool loopback_only = false;    // all ranks are on this host: listen on loopback only
   std::string interface;         // listen and connect on this one only; empty: on all
   std::uint16_t first_port = 0;  // range to listen in, both ends included; 0: any port

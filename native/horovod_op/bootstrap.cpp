@@ -80,6 +80,7 @@ CommunicatorConfig communicator_config(const hvd::Controller& controller,
   config.last_port = settings.last_port;
   config.slot_memory_bytes = settings.slot_memory_bytes;
   config.payload_checksum = settings.payload_checksum;
+  config.huge_pages = settings.huge_pages;
   config.loopback_only = settings.interface.empty() && controller.GetLocalSize() == identity.size;
   config.timeout = settings.timeout;
   config.connect_timeout = settings.connect_timeout;

@@ -35,7 +35,7 @@ py::list attach_from_python(const std::string& library_path, const std::string& 
                             const std::vector<std::string>& aggregators,
                             const std::string& secret_file, const std::string& interface,
                             std::uint16_t first_port, std::uint16_t last_port,
-                            bool payload_checksum, double timeout_seconds,
+                            bool payload_checksum, bool huge_pages, double timeout_seconds,
                             double connect_timeout_seconds, const std::string& kernels,
                             const std::string& package_version) {
   Settings settings;
@@ -50,6 +50,7 @@ py::list attach_from_python(const std::string& library_path, const std::string& 
   settings.first_port = first_port;
   settings.last_port = last_port;
   settings.payload_checksum = payload_checksum;
+  settings.huge_pages = huge_pages;
   settings.timeout = Milliseconds(static_cast<std::int64_t>(timeout_seconds * 1000.0));
   settings.connect_timeout =
       Milliseconds(static_cast<std::int64_t>(connect_timeout_seconds * 1000.0));
@@ -129,8 +130,8 @@ PYBIND11_MODULE(_horovod_adapter, module) {
              py::arg("intercept"), py::arg("block_elements"), py::arg("slot_memory_bytes"),
              py::arg("aggregators"), py::arg("secret_file"), py::arg("interface"),
              py::arg("first_port"), py::arg("last_port"), py::arg("payload_checksum"),
-             py::arg("timeout_seconds"), py::arg("connect_timeout_seconds"), py::arg("kernels"),
-             py::arg("package_version"));
+             py::arg("huge_pages"), py::arg("timeout_seconds"), py::arg("connect_timeout_seconds"),
+             py::arg("kernels"), py::arg("package_version"));
   module.def("stats", &stats_for_python);
   module.def("reset_stats", [] { Hook::instance().totals().reset(); });
   module.def("build_info", &build_info);

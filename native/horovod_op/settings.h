@@ -26,6 +26,7 @@ struct Settings {
   std::uint16_t first_port = 0;       // range to listen in; 0: any port
   std::uint16_t last_port = 0;
   bool payload_checksum = true;
+  bool huge_pages = true;
   Milliseconds timeout{30'000};
   Milliseconds connect_timeout{10'000};
   std::string kernels = "auto";

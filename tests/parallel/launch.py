@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -11,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from hosts import Host
+from hvd_omniccl.bench.launch import end_tree, horovod_rendezvous
+from hvd_omniccl.bench.network import Host
 
 HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
@@ -69,27 +68,6 @@ def mpirun(ranks: int, script: Path, *arguments: str) -> list[str]:
     return [*command, "-np", str(ranks), sys.executable, str(script), *arguments]
 
 
-def descendants(pid: int) -> list[int]:
-    """`pid` and all processes below it, parents first."""
-    found = [pid]
-    for parent in found:
-        for children in Path(f"/proc/{parent}/task").glob("*/children"):
-            try:
-                found.extend(int(child) for child in children.read_text().split())
-            except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
-                continue
-    return found
-
-
-def end_tree(pid: int) -> None:
-    """Kills a process that this module started and all that it started."""
-    for process in descendants(pid):
-        try:
-            os.kill(process, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-
-
 @dataclass
 class Rank:
     process: subprocess.Popen[str]
@@ -117,60 +95,24 @@ def ranks_by_hand(
 
     With `hosts` rank r runs on host r, else all run on this one.
     """
-    from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
-    from horovod.runner.http.http_server import RendezvousServer
-
-    server: Any = RendezvousServer(verbose=0)
-    port = server.start()
-    slots = ",".join(f"{host.address}:1" for host in hosts) if hosts else f"localhost:{count}"
-    server.init(get_host_assignments(parse_hosts(slots), count))
     started: list[Rank] = []
-    try:
-        for rank in range(count):
-            log = folder / f"rank{rank}.log"
-            with log.open("w") as sink:
-                process = subprocess.Popen(
-                    [*(hosts[rank].prefix if hosts else ()), sys.executable, str(script)],
-                    env=environment({**_rank_variables(rank, count, port, hosts), **(extra or {})}),
-                    stdin=subprocess.DEVNULL,
-                    stdout=sink,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                )
-            started.append(Rank(process, log))
-        yield started
-    finally:
-        for one in started:
-            if one.process.poll() is None:
-                end_tree(one.process.pid)
-                one.process.wait()
-        server.stop()
-        server._httpd.server_close()
-
-
-def _rank_variables(rank: int, count: int, port: int, hosts: Sequence[Host] | None) -> dict[str, str]:
-    variables = {
-        "HOROVOD_HOSTNAME": "localhost",
-        "HOROVOD_RANK": str(rank),
-        "HOROVOD_SIZE": str(count),
-        "HOROVOD_LOCAL_RANK": str(rank),
-        "HOROVOD_LOCAL_SIZE": str(count),
-        "HOROVOD_CROSS_RANK": "0",
-        "HOROVOD_CROSS_SIZE": "1",
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
-        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
-        "HOROVOD_GLOO_IFACE": "lo",
-        "HOROVOD_CONTROLLER": "gloo",
-        "HOROVOD_CPU_OPERATIONS": "gloo",
-    }
-    if hosts:
-        variables.update(
-            HOROVOD_HOSTNAME=hosts[rank].address,
-            HOROVOD_LOCAL_RANK="0",
-            HOROVOD_LOCAL_SIZE="1",
-            HOROVOD_CROSS_RANK=str(rank),
-            HOROVOD_CROSS_SIZE=str(count),
-            HOROVOD_GLOO_RENDEZVOUS_ADDR=hosts[rank].gateway,
-            HOROVOD_GLOO_IFACE=hosts[rank].interface,
-        )
-    return variables
+    with horovod_rendezvous(count, hosts) as variables:
+        try:
+            for rank in range(count):
+                log = folder / f"rank{rank}.log"
+                with log.open("w") as sink:
+                    process = subprocess.Popen(
+                        [*(hosts[rank].prefix if hosts else ()), sys.executable, str(script)],
+                        env=environment({**variables[rank], **(extra or {})}),
+                        stdin=subprocess.DEVNULL,
+                        stdout=sink,
+                        stderr=subprocess.STDOUT,
+                        text=True,
+                    )
+                started.append(Rank(process, log))
+            yield started
+        finally:
+            for one in started:
+                if one.process.poll() is None:
+                    end_tree(one.process.pid)
+                    one.process.wait()

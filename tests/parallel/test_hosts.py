@@ -10,10 +10,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from hosts import Host, add_decoy, network_of, reason_to_skip
 from launch import HERE, environment, ranks_by_hand
 
-pytestmark = pytest.mark.skipif(reason_to_skip() is not None, reason=str(reason_to_skip()))
+from hvd_omniccl.bench.network import Host, add_decoy, network_of, reason_against
+
+pytestmark = pytest.mark.skipif(reason_against() is not None, reason=str(reason_against()))
 
 
 def test_ranks_on_three_hosts_find_each_other(tmp_path: Path) -> None:

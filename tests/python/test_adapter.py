@@ -62,6 +62,7 @@ def test_the_installed_adapter_fits() -> None:
         first_port=0,
         last_port=0,
         payload_checksum=True,
+        huge_pages=True,
         timeout_seconds=1.0,
         connect_timeout_seconds=1.0,
         kernels="auto",

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import hvd_omniccl
+from hvd_omniccl.paths import AGGREGATOR
 
-AGGREGATOR = Path(hvd_omniccl.__file__).parent / "_engine" / "bin" / "omniccl-aggregator"
 DEADLINE_SECONDS = 60
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import shutil
 import socket
@@ -10,29 +11,49 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Optional
 
-NETWORK = "10.213.77"
+_PREFIX_LENGTH = 24
 
 
 @dataclass(frozen=True)
 class Host:
+    """One host.
+
+    Attributes
+    ----------
+    namespace
+        The name of its network namespace.
+    address
+        Its IPv4 address.
+    gateway
+        The address of the host that runs this program, as this one sees it.
+    interface
+        Its network interface.
+    """
+
     namespace: str
     address: str
-    gateway: str  # the address of the host that runs the tests, as this one sees it
+    gateway: str
     interface: str = "eth0"
 
     @property
+    def network(self) -> str:
+        """Return the network that all hosts are on."""
+        return str(ipaddress.ip_network(f"{self.address}/{_PREFIX_LENGTH}", strict=False))
+
+    @property
     def prefix(self) -> tuple[str, ...]:
-        """What makes a command run on this host."""
+        """Return what makes a command run on this host."""
         return ("ip", "netns", "exec", self.namespace)
 
 
-def reason_to_skip() -> str | None:
-    """Why this machine cannot make hosts; None when it can."""
+def reason_against() -> Optional[str]:
+    """Return why this machine cannot make hosts; None when it can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
-    if shutil.which("ip") is None:
-        return "network namespaces need the program ip (package iproute2)"
+    if shutil.which("ip") is None or shutil.which("tc") is None:
+        return "network namespaces need the programs ip and tc (package iproute2)"
     return None
 
 
@@ -48,7 +69,7 @@ def _ip(*arguments: str) -> None:
 
 @contextmanager
 def _own_name_is(address: str, namespace: str) -> Iterator[None]:
-    """In the namespace, `ip netns exec` puts this file over /etc/hosts."""
+    """Make the host's name lead to its address: `ip netns exec` puts this file over /etc/hosts."""
     folder = Path("/etc/netns") / namespace
     folder.mkdir(parents=True)
     try:
@@ -59,28 +80,39 @@ def _own_name_is(address: str, namespace: str) -> Iterator[None]:
 
 
 def _limit(rate: str, *link: str) -> None:
-    """Limits what a link sends. `link` ends with its name."""
+    """Limit what a link sends. `link` ends with its name."""
     *where, name = link
     limit = ("rate", rate, "burst", "256kb", "latency", "50ms")
     _run("tc", *where, "qdisc", "add", "dev", name, "root", "tbf", *limit)
 
 
 @contextmanager
-def network_of(count: int, rate: str | None = None) -> Iterator[list[Host]]:
-    """`count` hosts that reach each other, and nothing else, over one network.
+def network_of(count: int, rate: Optional[str] = None) -> Iterator[list[Host]]:
+    """Make hosts that reach each other, and nothing else, over one network.
 
-    With a `rate`, such as "1gbit", each host sends and receives no more than that.
+    Parameters
+    ----------
+    count
+        How many.
+    rate
+        What each host sends and receives at most, such as ``1gbit``; as fast as the machine if None.
+
+    Raises
+    ------
+    RuntimeError
+        When a command fails; with its answer.
     """
     tag = f"oc{os.getpid()}"
-    gateway = f"{NETWORK}.254"
+    network = f"10.213.{os.getpid() % 256}"
+    gateway = f"{network}.254"
     with ExitStack() as cleanup:
         _ip("link", "add", f"{tag}b", "type", "bridge")
         cleanup.callback(_ip, "link", "del", f"{tag}b")
-        _ip("address", "add", f"{gateway}/24", "dev", f"{tag}b")
+        _ip("address", "add", f"{gateway}/{_PREFIX_LENGTH}", "dev", f"{tag}b")
         _ip("link", "set", f"{tag}b", "up")
         hosts = []
         for i in range(count):
-            host = Host(f"{tag}h{i}", f"{NETWORK}.{i + 1}", gateway)
+            host = Host(f"{tag}h{i}", f"{network}.{i + 1}", gateway)
             # Horovod's process sets bind to what the host's own name resolves to.
             cleanup.enter_context(_own_name_is(host.address, host.namespace))
             _ip("netns", "add", host.namespace)
@@ -89,7 +121,7 @@ def network_of(count: int, rate: str | None = None) -> Iterator[list[Host]]:
             # The kernel takes a removed namespace apart later: the next network would find these names in use.
             cleanup.callback(_ip, "link", "del", f"{tag}v{i}")
             _ip("link", "set", f"{tag}v{i}", "master", f"{tag}b", "up")
-            _ip("-n", host.namespace, "address", "add", f"{host.address}/24", "dev", "eth0")
+            _ip("-n", host.namespace, "address", "add", f"{host.address}/{_PREFIX_LENGTH}", "dev", "eth0")
             _ip("-n", host.namespace, "link", "set", "eth0", "up")
             _ip("-n", host.namespace, "link", "set", "lo", "up")
             if rate:
@@ -100,7 +132,7 @@ def network_of(count: int, rate: str | None = None) -> Iterator[list[Host]]:
 
 
 def add_decoy(host: Host, network: str) -> None:
-    """Gives a host another interface that is up and leads nowhere."""
+    """Give a host another interface that is up and leads nowhere, with an address such as ``10.9.8.7/24``."""
     _ip("-n", host.namespace, "link", "add", "bridge0", "type", "veth", "peer", "name", "bridge1")
     _ip("-n", host.namespace, "address", "add", network, "dev", "bridge0")
     for name in ("bridge0", "bridge1"):

@@ -1,0 +1,79 @@
+"""`omniccl bench` as a user runs it, on little data: that it works and that all sums are right, never how fast."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from launch import BIN, environment, run_job
+
+from hvd_omniccl.bench.network import reason_against
+
+DEADLINE_SECONDS = 240
+
+
+def bench(folder: Path, *arguments: str) -> dict[str, object]:
+    command = [str(BIN / "omniccl"), "bench", "allreduce", "--json", str(folder / "figures.json")]
+    done = run_job([*command, "--rounds", "1", "--repetitions", "2", *arguments], DEADLINE_SECONDS)
+    assert done.status == 0, done.output
+    figures: dict[str, object] = json.loads((folder / "figures.json").read_text())
+    return figures
+
+
+def check(figures: dict[str, object], cases: int, modes: set[str]) -> None:
+    rows = figures["rows"]
+    assert isinstance(rows, list)
+    assert {row["mode"] for row in rows} == modes
+    assert len(rows) == cases * len(modes)
+    for row in rows:
+        assert len(row["seconds"]) == 2
+        assert (row["wrong"], row["failure"]) == (0, None)
+        assert row["efficiency"] > 0
+
+
+def test_all_programs_on_loopback(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    axes = ["--ranks", "2", "--size", "4K,300K", "--density", "100,10,0", "--report", str(page)]
+    figures = bench(tmp_path, *axes)
+    stock = {"horovod-gloo", "horovod-mpi"}
+    modes = {"omniccl", "openmpi", "mpich", *stock, *(f"omniccl in {name}" for name in stock)}
+    check(figures, 6, modes)
+    assert figures["missing"] == {}
+    assert page.read_text().count("<svg") == 2
+
+
+def test_every_kind_of_data(tmp_path: Path) -> None:
+    axes = ["--ranks", "1,3", "--size", "64K", "--density", "30", "--block-size", "16,256", "--aggregators", "0,1"]
+    kinds = ["--placement", "random,overlapping,disjoint,clustered", "--dtype", "float32,float16,int64"]
+    check(bench(tmp_path, "--program", "omniccl", *axes, *kinds), 2 * 2 * 2 * 4 * 3, {"omniccl"})
+
+
+@pytest.mark.skipif(reason_against() is not None, reason=str(reason_against()))
+def test_all_programs_on_hosts(tmp_path: Path) -> None:
+    figures = bench(tmp_path, "--ranks", "2", "--size", "64K", "--density", "50", "--rate", "1gbit")
+    stock = {"horovod-gloo", "horovod-mpi"}
+    check(figures, 1, {"omniccl", "openmpi", "mpich", *stock, *(f"omniccl in {name}" for name in stock)})
+
+
+@pytest.mark.skipif(reason_against() is not None, reason=str(reason_against()))
+def test_what_is_ended_leaves_nothing_behind(tmp_path: Path) -> None:
+    command = [str(BIN / "omniccl"), "bench", "allreduce", "--program", "omniccl", "--rate", "1gbit", "--ranks", "2"]
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(
+            [*command, "--size", "1M", "--repetitions", "10000"], env=environment(), stderr=log, stdout=log
+        )
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while "[1/" not in (tmp_path / "log").read_text():
+        assert process.poll() is None, (tmp_path / "log").read_text()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(DEADLINE_SECONDS) == 128 + signal.SIGTERM
+    tag = f"oc{process.pid}"
+    assert tag not in subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout
+    assert tag not in subprocess.run(["ip", "link"], capture_output=True, text=True, check=True).stdout
+    assert not list(Path("/etc/netns").glob(f"{tag}*"))
