@@ -8,26 +8,23 @@ calls it: ``pip install`` (setup.py) where Horovod is there, else the first impo
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import hashlib
 import importlib.util
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 import sysconfig
-import tarfile
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from .config import Config
 from .errors import AdapterError
+from .local_build import horovod_source, locked, require_compiler, run, tool
 from .version import __version__
 
 _PACKAGE = Path(__file__).parent
@@ -37,8 +34,6 @@ _TREE_SOURCE = _PACKAGE.parent / "native" / "horovod_op"  # in a source checkout
 _INSTALLED_ADAPTERS = _PACKAGE / "_adapter"
 
 _EXTENSION = "_horovod_adapter" + (sysconfig.get_config_var("EXT_SUFFIX") or ".so")
-_LOG_LINES_SHOWN = 30
-_BUILD_TIMEOUT_SECONDS = 1200
 
 
 @dataclass(frozen=True)
@@ -149,21 +144,12 @@ def _cxx11_abi(flags: Sequence[str]) -> int:
 
 
 def _mpi_compile_flags() -> str:
-    compiler = _tool("mpicxx", "apt-get install libopenmpi-dev openmpi-bin")
+    compiler = tool("mpicxx", "apt-get install libopenmpi-dev openmpi-bin")
     for option in ("--showme:compile", "-compile_info"):  # Open MPI, MPICH
         answer = subprocess.run([compiler, option], capture_output=True, text=True, check=False, timeout=60)
         if answer.returncode == 0:
             return " ".join(word for word in answer.stdout.split() if word.startswith(("-I", "-D", "-pthread")))
     raise AdapterError(f"{compiler} does not say its compile flags: {answer.stderr.strip()}")
-
-
-def _tool(name: str, install_line: str) -> str:
-    """Return the path of a program: beside the interpreter, else on ``PATH``."""
-    search = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    path = shutil.which(name, path=search)
-    if path is None:
-        raise AdapterError(f"{name} is missing and is needed to build the adapter. Type: {install_line}")
-    return path
 
 
 def cache_key(build: HorovodBuild, source: Path, engine_library: Path) -> str:
@@ -203,7 +189,7 @@ def _find_or_build(build: HorovodBuild, config: Config) -> Path:
         if found.is_file():
             return found
     built = config.cache_dir / key / _EXTENSION
-    with _locked(config.cache_dir, key):
+    with locked(config.cache_dir, key):
         if not built.is_file():  # another process may have built it while we waited
             _build(build, config, source, built.parent)
     return built
@@ -216,52 +202,33 @@ def _adapter_source() -> Path:
     raise AdapterError(f"the adapter's sources are missing from {_SHIPPED_SOURCE}")
 
 
-@contextmanager
-def _locked(folder: Path, key: str) -> Iterator[None]:
-    """Hold the lock of one cache entry; the kernel lets go of it when the process dies."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder / f"{key}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise AdapterError(
-            f"cannot write to {folder} ({error}). Set OMNICCL_CACHE_DIR to a folder that can be written"
-        ) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _build(build: HorovodBuild, config: Config, source: Path, destination: Path) -> None:
     """Build into ``destination``, which appears only when it is complete."""
-    cmake = _tool("cmake", "pip install cmake")
-    if not any(shutil.which(name) for name in (os.environ.get("CXX", "c++"), "g++")):
-        raise AdapterError("a C++ compiler is missing. Type: apt-get install g++")
+    cmake = tool("cmake", "pip install cmake")
+    require_compiler()
     print(
         f"hvd_omniccl: building the adapter for Horovod {build.version} (once, about a minute)",
         file=sys.stderr,
     )
     with tempfile.TemporaryDirectory(prefix=".build-", dir=destination.parent) as scratch:
         work = Path(scratch)
-        horovod_source = _horovod_source(build.version, config, work)
-        definitions = _cmake_definitions(build, horovod_source)
-        _run([cmake, "-S", str(source), "-B", str(work / "cmake"), *definitions])
-        _run([cmake, "--build", str(work / "cmake"), "--parallel", str(os.cpu_count() or 1)])
+        definitions = _cmake_definitions(build, horovod_source(build.version, config, work))
+        run([cmake, "-S", str(source), "-B", str(work / "cmake"), *definitions])
+        run([cmake, "--build", str(work / "cmake"), "--parallel", str(os.cpu_count() or 1)])
         complete = work / "complete"
         complete.mkdir()
         shutil.copy2(work / "cmake" / _EXTENSION, complete / _EXTENSION)
         complete.rename(destination)
 
 
-def _cmake_definitions(build: HorovodBuild, horovod_source: Path) -> list[str]:
+def _cmake_definitions(build: HorovodBuild, source: Path) -> list[str]:
     try:
         import pybind11
     except ImportError as error:
         raise AdapterError("pybind11 is missing. Type: pip install pybind11") from error
     values = {
         "OMNICCL_ENGINE_DIR": str(_ENGINE),
-        "OMNICCL_HOROVOD_SOURCE": str(horovod_source),
+        "OMNICCL_HOROVOD_SOURCE": str(source),
         "OMNICCL_HOROVOD_LIBRARY": str(horovod_library()),
         "OMNICCL_HOROVOD_VERSION": build.version,
         "OMNICCL_HOROVOD_FEATURES": ";".join(build.features),
@@ -273,69 +240,6 @@ def _cmake_definitions(build: HorovodBuild, horovod_source: Path) -> list[str]:
         "CMAKE_BUILD_TYPE": "Release",
     }
     return [f"-D{name}={value}" for name, value in values.items()]
-
-
-def _horovod_source(version: str, config: Config, work: Path) -> Path:
-    """Return the unpacked source of Horovod ``version``."""
-    given = config.horovod_source
-    if given is None:
-        given = _download_horovod(version, work)
-    if not given.exists():
-        raise AdapterError(f"OMNICCL_HOROVOD_SOURCE is {given}, which does not exist")
-    folder = given if given.is_dir() else _unpack(given, work)
-    init = folder / "horovod" / "__init__.py"
-    match = re.search(r"__version__\s*=\s*['\"]([^'\"]+)", init.read_text()) if init.is_file() else None
-    if match is None:
-        raise AdapterError(f"{given} is not a source distribution of Horovod")
-    if match[1] != version:
-        raise AdapterError(f"{given} is Horovod {match[1]}, installed is {version}")
-    return folder
-
-
-def _download_horovod(version: str, work: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-    command += ["--no-binary", ":all:", "--no-build-isolation", "--dest", str(work)]
-    try:
-        _run([*command, f"horovod=={version}"])
-    except AdapterError as error:
-        raise AdapterError(
-            f"Horovod's source cannot be downloaded. On a host that can, type: "
-            f"pip download --no-deps --no-binary :all: --no-build-isolation horovod=={version} "
-            f"and set OMNICCL_HOROVOD_SOURCE to the file\n{error}"
-        ) from error
-    return next(work.glob("horovod-*.tar.gz"))
-
-
-def _unpack(archive: Path, work: Path) -> Path:
-    target = work / "horovod-source"
-    with tarfile.open(archive) as tar:
-        if hasattr(tarfile, "data_filter"):
-            tar.extractall(target, filter="data")
-        else:  # Python before 3.9.17, 3.10.12 and 3.11.4
-            tar.extractall(target)
-    folders = [path for path in target.iterdir() if path.is_dir()]
-    if len(folders) != 1:
-        raise AdapterError(f"{archive} is not a source distribution")
-    return folders[0]
-
-
-def _run(command: Sequence[str]) -> None:
-    """Run a build step. Raises AdapterError with our own message in its output, else its end."""
-    done = subprocess.run(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=_BUILD_TIMEOUT_SECONDS,
-    )
-    if done.returncode == 0:
-        return
-    ours = re.search(r"omniccl: (.+)", done.stdout)
-    if ours is not None:
-        raise AdapterError(ours[1])
-    end = "\n".join(done.stdout.splitlines()[-_LOG_LINES_SHOWN:])
-    raise AdapterError(f"{' '.join(command[:3])} … failed:\n{end}")
 
 
 def _import_extension(path: Path) -> Any:

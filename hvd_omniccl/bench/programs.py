@@ -8,11 +8,12 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable, Optional
 
 from .launch import (
+    LaunchError,
     RankCommand,
     horovod_rendezvous,
     mpich_command,
@@ -152,6 +153,23 @@ def _start_on_gloo(program: Program, plan: Plan) -> None:
         _one_by_one(program, plan, variables)
 
 
+def _start_with_gloo(program: Program, plan: Plan) -> None:
+    from ..errors import AdapterError
+    from .gloo_library import gloo_library
+
+    try:
+        library = gloo_library()
+    except AdapterError as error:
+        raise LaunchError(str(error)) from error
+    _start_alone(program, replace(plan, options={**plan.options, "gloo_library": str(library)}))
+
+
+def _missing_gloo() -> Optional[str]:
+    if importlib.util.find_spec("horovod") is None:
+        return "Gloo is built from the source of Horovod, which is not installed"
+    return None
+
+
 def _start_on_open_mpi(program: Program, plan: Plan) -> None:
     # Each rank on a host of its own gets its environment from the launcher's shell there.
     environment = {**_environment(plan), "MPI4PY_MPIABI": "openmpi"}
@@ -216,6 +234,7 @@ def _horovod(name: str, feature: str, start: Callable[[Program, Plan], None]) ->
 
 PROGRAMS = (
     Program("omniccl", "engine", ("omniccl",), lambda: None, _start_alone, uses_aggregators=True),
+    Program("gloo", "gloo", ("gloo",), _missing_gloo, _start_with_gloo),
     _horovod("horovod-gloo", "GLOO", _start_on_gloo),
     _horovod("horovod-mpi", "MPI", _start_on_open_mpi),
     Program("openmpi", "mpi", ("openmpi",), lambda: _missing_mpi("mpirun.openmpi", "openmpi-bin"), _start_on_open_mpi),

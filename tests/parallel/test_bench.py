@@ -40,7 +40,7 @@ def test_all_programs_on_loopback(tmp_path: Path) -> None:
     axes = ["--ranks", "2", "--size", "4K,300K", "--density", "100,10,0", "--report", str(page)]
     figures = bench(tmp_path, *axes)
     stock = {"horovod-gloo", "horovod-mpi"}
-    modes = {"omniccl", "openmpi", "mpich", *stock, *(f"omniccl in {name}" for name in stock)}
+    modes = {"omniccl", "gloo", "openmpi", "mpich", *stock, *(f"omniccl in {name}" for name in stock)}
     check(figures, 6, modes)
     assert figures["missing"] == {}
     assert page.read_text().count("<svg") == 2
@@ -56,7 +56,7 @@ def test_every_kind_of_data(tmp_path: Path) -> None:
 def test_all_programs_on_hosts(tmp_path: Path) -> None:
     figures = bench(tmp_path, "--ranks", "2", "--size", "64K", "--density", "50", "--rate", "1gbit")
     stock = {"horovod-gloo", "horovod-mpi"}
-    check(figures, 1, {"omniccl", "openmpi", "mpich", *stock, *(f"omniccl in {name}" for name in stock)})
+    check(figures, 1, {"omniccl", "gloo", "openmpi", "mpich", *stock, *(f"omniccl in {name}" for name in stock)})
 
 
 @pytest.mark.skipif(reason_against() is not None, reason=str(reason_against()))

@@ -11,7 +11,7 @@ from pathlib import Path
 import horovod.tensorflow  # noqa: F401  (hooks it)
 import pytest
 
-from hvd_omniccl import AdapterError, adapter, hook
+from hvd_omniccl import AdapterError, adapter, hook, local_build
 from hvd_omniccl.config import Config
 
 BUILD = adapter.HorovodBuild(
@@ -95,7 +95,7 @@ def test_the_key_changes_with_all_that_changes_the_binary(source: Path, engine: 
 
 
 def hold_lock(folder: Path, log: Path) -> None:
-    with adapter._locked(folder, "key"), log.open("a") as sink:
+    with local_build.locked(folder, "key"), log.open("a") as sink:
         for word in ("enter", "leave"):
             sink.write(f"{word} {os.getpid()}\n")
             sink.flush()
@@ -131,7 +131,7 @@ def test_a_failed_build_leaves_nothing_and_says_what_to_do(source: Path, tmp_pat
 
 def test_a_cache_that_cannot_be_written_is_an_error_with_advice(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(AdapterError, match="OMNICCL_CACHE_DIR"), adapter._locked(tmp_path / "file" / "cache", "key"):
+    with pytest.raises(AdapterError, match="OMNICCL_CACHE_DIR"), local_build.locked(tmp_path / "file" / "cache", "key"):
         pass
 
 
@@ -142,10 +142,10 @@ def test_horovods_source_comes_as_a_folder_or_an_archive(tmp_path: Path) -> None
         tar.add(folder, folder.name)
     for given in (folder, archive):
         config = Config.from_env({"OMNICCL_HOROVOD_SOURCE": str(given)})
-        found = adapter._horovod_source("0.28.1", config, tmp_path)
+        found = local_build.horovod_source("0.28.1", config, tmp_path)
         assert (found / "horovod" / "__init__.py").is_file()
         with pytest.raises(AdapterError, match=r"is Horovod 0\.28\.1, installed is 0\.29\.0"):
-            adapter._horovod_source("0.29.0", config, tmp_path / "other")
+            local_build.horovod_source("0.29.0", config, tmp_path / "other")
 
 
 @pytest.mark.parametrize("given", ["missing", "empty"])
@@ -153,7 +153,7 @@ def test_a_wrong_source_is_refused(given: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     config = Config.from_env({"OMNICCL_HOROVOD_SOURCE": str(tmp_path / given)})
     with pytest.raises(AdapterError, match=given):
-        adapter._horovod_source("0.28.1", config, tmp_path)
+        local_build.horovod_source("0.28.1", config, tmp_path)
 
 
 def test_another_horovod_than_compiled_for_is_refused() -> None:

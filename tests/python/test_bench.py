@@ -152,7 +152,7 @@ def test_sizes(text: str, size: int) -> None:
         (["--size", "0"], "'0' is not allowed; allowed: a size"),
         (["--size", "1M,,"], "'' is not allowed"),
         (["--placement", "here"], "allowed: random, overlapping, disjoint, clustered"),
-        (["--program", "nccl"], "allowed: omniccl, horovod-gloo"),
+        (["--program", "nccl"], "allowed: omniccl, gloo, horovod-gloo"),
         (["--size", "6", "--dtype", "float32"], "6 bytes are no whole number of float32"),
         (["--rate", "fast"], "a rate is such as 1gbit"),
         (["--ranks", "64", "--size", "64G"], "of memory, and"),
