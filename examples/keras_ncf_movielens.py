@@ -25,6 +25,7 @@ from hvd_omniccl import omniccl, stats, tcp_bytes_sent
 
 NEGATIVES = 4  # drawn for each interaction, in training and for the held-out loss
 CANDIDATES = 100  # the held-out item and the unrated ones it is ranked among
+NAMES = {"omniccl": "omniccl", "dense": "stock Horovod", "slices": "stock, IndexedSlices"}
 
 Ids = npt.NDArray[np.int64]
 
@@ -99,14 +100,21 @@ def train(args: argparse.Namespace) -> dict[str, Any]:
         return dataset.with_options(options)
 
     model = neumf(len(data.users), len(data.items), args.dim)
-    compression = omniccl if args.omniccl else hvd.Compression.none
+    compression = omniccl if args.allreduce == "omniccl" else hvd.Compression.none
+    sparse_as_dense = args.allreduce != "slices"
     optimizer = tf.keras.optimizers.Adam(args.learning_rate)
-    optimizer = hvd.DistributedOptimizer(optimizer, compression=compression, sparse_as_dense=True)
+    optimizer = hvd.DistributedOptimizer(optimizer, compression=compression, sparse_as_dense=sparse_as_dense)
     model.compile(optimizer, loss="binary_crossentropy")
 
     sent, begin = tcp_bytes_sent(), time.monotonic()
     with tqdm(total=args.epochs * steps, unit="step", mininterval=1, disable=hvd.rank() != 0) as bar:
-        progress = tf.keras.callbacks.LambdaCallback(on_batch_end=lambda batch, logs: bar.update())
+        ends: list[float] = []
+
+        def step_ended(batch: int, logs: Any) -> None:
+            ends.append(time.monotonic())
+            bar.update()
+
+        progress = tf.keras.callbacks.LambdaCallback(on_batch_end=step_ended)
         callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0), progress]
         for _ in range(args.epochs):
             model.fit(epoch(), verbose=0, callbacks=callbacks)
@@ -116,15 +124,16 @@ def train(args: argparse.Namespace) -> dict[str, Any]:
     gradients = 4 * sum(variable.shape.num_elements() for variable in model.trainable_variables)
     loss, hit_rate = held_out(model, data, rng) if hvd.rank() == 0 else (np.nan, np.nan)
     return {
-        "allreduce": "omniccl" if args.omniccl else "stock Horovod",
+        "allreduce": NAMES[args.allreduce],
         "ranks": hvd.size(),
         "steps": steps * args.epochs,
         "seconds": seconds,
+        "step_seconds": float(np.median(np.diff(ends))) if len(ends) > 1 else None,
         "loss": loss,
         "hit_rate": hit_rate,
         "bytes_sent": sent,  # on average over the ranks, as the kernel counted them
         "dense_ring_bytes": 2 * gradients * (hvd.size() - 1) // hvd.size() * steps * args.epochs,
-        "density": stats().density if args.omniccl else None,
+        "density": stats().density if args.allreduce == "omniccl" else None,
     }
 
 
@@ -136,7 +145,12 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=0.001)
     parser.add_argument("--steps-per-epoch", type=int, help="end each epoch early")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--no-omniccl", dest="omniccl", action="store_false", help="stock Horovod")
+    parser.add_argument(
+        "--allreduce",
+        choices=NAMES,
+        default="omniccl",
+        help="omniccl; stock Horovod on dense gradients; or stock Horovod on IndexedSlices, which it gathers",
+    )
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the final figures as JSON")
     args = parser.parse_args()
 

@@ -26,6 +26,8 @@ from tqdm import tqdm
 
 from hvd_omniccl import omniccl, stats, tcp_bytes_sent
 
+NAMES = {"omniccl": "omniccl", "dense": "stock Horovod", "slices": "stock, IndexedSlices"}
+
 Ids = npt.NDArray[np.int32]
 
 
@@ -110,13 +112,14 @@ def batches(
 def train(corpus: Corpus, args: argparse.Namespace) -> tuple[SkipGram, dict[str, Any]]:
     model = SkipGram(len(corpus.words), args.dim, args.seed)
     optimizer = tf.keras.optimizers.Adam(args.learning_rate)
-    compression = omniccl if args.omniccl else hvd.Compression.none
+    compression = omniccl if args.allreduce == "omniccl" else hvd.Compression.none
+    sparse_as_dense = args.allreduce != "slices"
 
     @tf.function
     def step(pairs: tf.Tensor, negatives: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             loss = model.loss(pairs, negatives)
-        tape = hvd.DistributedGradientTape(tape, compression=compression, sparse_as_dense=True)
+        tape = hvd.DistributedGradientTape(tape, compression=compression, sparse_as_dense=sparse_as_dense)
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
         return loss
@@ -124,26 +127,31 @@ def train(corpus: Corpus, args: argparse.Namespace) -> tuple[SkipGram, dict[str,
     rng = np.random.default_rng((args.seed, hvd.rank()))
     hvd.broadcast_variables(model.variables, root_rank=0)
     sent, begin, steps, losses = tcp_bytes_sent(), time.monotonic(), 0, []
+    ends: list[float] = []
     for epoch in range(args.epochs):
         epoch_batches = list(batches(corpus, args, rng))
         # Shares differ by a few pairs; every rank has to take the same number of steps.
         count = int(hvd.allreduce(tf.constant(len(epoch_batches)), op=hvd.Min))
         count = min(count, args.steps_per_epoch or count)
         bar = tqdm(epoch_batches[:count], f"epoch {epoch + 1}", mininterval=1, disable=hvd.rank() != 0)
-        losses = [step(pairs, negatives) for pairs, negatives in bar]
+        losses = []
+        for pairs, negatives in bar:
+            losses.append(step(pairs, negatives))
+            ends.append(time.monotonic())
         steps += count
     seconds, sent = time.monotonic() - begin, tcp_bytes_sent() - sent
     tail = losses[-max(1, len(losses) // 10) :]
     gradients = 4 * sum(variable.shape.num_elements() for variable in model.trainable_variables)
     report = {
-        "allreduce": "omniccl" if args.omniccl else "stock Horovod",
+        "allreduce": NAMES[args.allreduce],
         "ranks": hvd.size(),
         "steps": steps,
         "seconds": seconds,
+        "step_seconds": float(np.median(np.diff(ends))) if len(ends) > 1 else None,
         "loss": float(hvd.allreduce(tf.reduce_mean(tail))) if tail else None,  # of the last tenth of an epoch
         "bytes_sent": int(hvd.allreduce(np.float64(sent))),
         "dense_ring_bytes": 2 * gradients * (hvd.size() - 1) // hvd.size() * steps,
-        "density": stats().density if args.omniccl else None,
+        "density": stats().density if args.allreduce == "omniccl" else None,
     }
     return model, report
 
@@ -161,7 +169,12 @@ def main() -> None:
     parser.add_argument("--steps-per-epoch", type=int, help="end each epoch early")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--show", nargs="*", default=["king", "water", "mother"], help="words to show neighbours of")
-    parser.add_argument("--no-omniccl", dest="omniccl", action="store_false", help="stock Horovod")
+    parser.add_argument(
+        "--allreduce",
+        choices=NAMES,
+        default="omniccl",
+        help="omniccl; stock Horovod on dense gradients; or stock Horovod on IndexedSlices, which it gathers",
+    )
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the final figures as JSON")
     args = parser.parse_args()
 

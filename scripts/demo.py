@@ -37,7 +37,7 @@ def main() -> None:
     args, options = parser.parse_known_args()
 
     with tempfile.TemporaryDirectory() as folder:
-        stock = train(args.ranks, Path(folder) / "stock.json", ["--no-omniccl", *options])
+        stock = train(args.ranks, Path(folder) / "stock.json", ["--allreduce", "dense", *options])
         ours = train(args.ranks, Path(folder) / "omniccl.json", options)
 
     print(f"\n{'':16}{'held-out loss':>15}{'HR@10':>8}{'time':>10}{'sent per rank':>17}")

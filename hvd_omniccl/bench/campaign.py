@@ -53,6 +53,10 @@ class Settings:
         Of the data.
     equal_terms
         Whether each program runs a second time, with huge pages from malloc.
+    slot_memory
+        Of omniccl, in bytes; None for its default.
+    checksum
+        Whether omniccl checks its data too.
     """
 
     cases: Sequence[Case]
@@ -63,6 +67,8 @@ class Settings:
     warmups: int = 2
     seed: int = 1
     equal_terms: bool = False
+    slot_memory: Optional[int] = None
+    checksum: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """Return what a reader of the results has to know."""
@@ -72,6 +78,8 @@ class Settings:
             "repetitions": self.repetitions,
             "warmups": self.warmups,
             "seed": self.seed,
+            "slot_memory": self.slot_memory,
+            "checksum": self.checksum,
         }
 
 
@@ -216,7 +224,7 @@ class Campaign:
                 hosts=hosts[:ranks],
                 folder=folder,
                 seconds=self._deadline(program, group),
-                options=options,
+                options={**options, "slot_memory": settings.slot_memory, "checksum": settings.checksum},
                 environment=environment,
             )
             program.start(program, plan)

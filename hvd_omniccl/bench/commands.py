@@ -8,18 +8,19 @@ import re
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Callable, Optional
 
 import click
 import numpy as np
 
 from .campaign import Campaign, Measurement, Settings, available_bytes, hosts_for, needed_bytes
 from .case import PLACEMENTS, Case
-from .network import reason_against
+from .network import Host, reason_against
 from .programs import PROGRAMS, Program
-from .units import ListOf, size_from, size_text
+from .units import ListOf, SizeType, size_from, size_text
 
 _DTYPES = ("float32", "float64", "float16", "int32", "int64", "int8", "uint8")
 _MAX_RANKS = 64
@@ -149,6 +150,8 @@ def bench() -> None:
 @click.option("--warmups", type=click.IntRange(1, 1000), default=2, show_default=True, help="Likewise, not counted.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the data.")
 @click.option("--equal-terms", is_flag=True, help="Run each program also with huge pages from malloc.")
+@click.option("--slot-memory", type=SizeType(), help="Of omniccl, in bytes; by default its own default.")
+@click.option("--checksum/--no-checksum", default=True, show_default=True, help="Whether omniccl checks its data too.")
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures here.")
 @click.option(
     "--report", "page_path", type=click.Path(dir_okay=False, path_type=Path), help="Write tables and plots here (HTML)."
@@ -168,6 +171,8 @@ def allreduce(
     warmups: int,
     seed: int,
     equal_terms: bool,
+    slot_memory: Optional[int],
+    checksum: bool,
     json_path: Optional[Path],
     page_path: Optional[Path],
 ) -> int:
@@ -180,7 +185,7 @@ def allreduce(
     axes = itertools.product(ranks, sizes, densities, placements, dtypes, block_sizes, aggregators)
     cases = tuple(dict.fromkeys(_case(*values) for values in axes))
     programs, missing = _programs(program_names)
-    settings = Settings(cases, programs, rate, rounds, repetitions, warmups, seed, equal_terms)
+    settings = Settings(cases, programs, rate, rounds, repetitions, warmups, seed, equal_terms, slot_memory, checksum)
     _require(settings)
     for path in (json_path, page_path):
         if path is not None and not path.parent.is_dir():
@@ -243,7 +248,7 @@ def _allreduce(
     return int(bool(results.failures))
 
 
-def _measure(settings: Settings, hosts: Sequence[Any]) -> list[Measurement]:
+def _measure(settings: Settings, hosts: Sequence[Host]) -> list[Measurement]:
     begun = itertools.count(1)
     start = time.monotonic()
 
@@ -269,10 +274,12 @@ def _ended_in_order() -> Iterator[None]:
 
 
 @bench.command()
-@click.option("--size", default="100M", show_default=True, help="Of each array; larger than the caches.")
+@click.option(
+    "--size", type=SizeType(), default="100M", show_default=True, help="Of each array; larger than the caches."
+)
 @click.option("--repetitions", type=click.IntRange(1, 10000), default=9, show_default=True)
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures here.")
-def kernels(size: str, repetitions: int, json_path: Optional[Path]) -> None:
+def kernels(size: int, repetitions: int, json_path: Optional[Path]) -> None:
     """Time the inner loops of each instruction set beside plain loops over the same memory.
 
     scan beside a plain read, sum and gather beside a plain copy, fill beside a plain write around the cache.
@@ -281,14 +288,79 @@ def kernels(size: str, repetitions: int, json_path: Optional[Path]) -> None:
     from .report import kernel_table
     from .results import machine
 
-    try:
-        size_in_bytes = size_from(size) // 2048 * 2048
-    except ValueError:
-        raise click.UsageError(f"--size {size} is none; allowed is such as 100M") from None
+    size_in_bytes = size // 2048 * 2048
     if size_in_bytes == 0:
         raise click.UsageError("--size is at least 2K")
     rates = list(kernel_rates(size_in_bytes, repetitions))
     click.echo(kernel_table(rates))
     if json_path is not None:
         everything = {"machine": machine(), "size": size_in_bytes, "rates": [rate.to_json() for rate in rates]}
+        json_path.write_text(json.dumps(everything, indent=1) + "\n")
+
+
+def _horovod_is_missing() -> Optional[str]:
+    return next(program for program in PROGRAMS if program.name == "horovod-gloo").missing()
+
+
+def _batch_from(text: str) -> int:
+    size = int(text)
+    if size < 1:
+        raise ValueError(text)
+    return size
+
+
+@bench.command(context_settings={"allow_interspersed_args": False})
+@click.option("--ranks", type=click.IntRange(1, _MAX_RANKS), default=4, show_default=True)
+@click.option("--rate", callback=_rate, help="As for allreduce; by default all is on loopback.")
+@click.option(
+    "--batch-size",
+    "batch_sizes",
+    type=ListOf(_batch_from, "N", "1 or more"),
+    default="256",
+    show_default=True,
+    help="Of each rank.",
+)
+@click.option("--steps", type=click.IntRange(3), default=100, show_default=True, help="Of each run.")
+@click.option("--rounds", type=click.IntRange(1, 1000), default=1, show_default=True, help="Runs by each way.")
+@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures here.")
+@click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def train(
+    ranks: int,
+    rate: Optional[str],
+    batch_sizes: Sequence[int],
+    steps: int,
+    rounds: int,
+    json_path: Optional[Path],
+    script: Path,
+    arguments: tuple[str, ...],
+) -> None:
+    """Time SCRIPT, one of those in examples/, on stock Horovod and on omniccl.
+
+    By three ways in turns: omniccl; stock on dense gradients; and stock on IndexedSlices, which Horovod gathers. All
+    that follows SCRIPT goes to it.
+    """
+    from .launch import LaunchError
+    from .network import network_of
+    from .report import training_table
+    from .results import machine
+    from .train import train as run_all
+
+    if rate is not None and (reason := reason_against()):
+        raise click.ClickException(f"--rate: {reason}")
+    if reason := _horovod_is_missing():
+        raise click.ClickException(reason)
+    if json_path is not None and not json_path.parent.is_dir():
+        raise click.UsageError(f"there is no folder {json_path.parent}")
+    network: AbstractContextManager[list[Host]]
+    network = nullcontext([]) if rate is None else network_of(max(2, ranks), rate or None)
+    try:
+        with _ended_in_order(), network as hosts:
+            tell = partial(click.echo, err=True)
+            trainings = list(run_all([script], batch_sizes, ranks, steps, rounds, hosts, arguments, tell))
+    except LaunchError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(training_table(trainings))
+    if json_path is not None:
+        everything = {"machine": machine(), "ranks": ranks, "rate": rate, "trainings": [t.to_json() for t in trainings]}
         json_path.write_text(json.dumps(everything, indent=1) + "\n")

@@ -227,3 +227,8 @@ def mpich_command(
 def python_module(module: str, *arguments: str) -> list[str]:
     """Return the command that runs a module of this package with this Python."""
     return [sys.executable, "-m", module, *arguments]
+
+
+def python_script(script: Path, *arguments: str) -> list[str]:
+    """Return the command that runs a script with this Python."""
+    return [sys.executable, str(script), *arguments]

@@ -24,7 +24,7 @@ from .launch import (
 from .network import Host
 
 # A rank that computes with more threads takes them from the rank that it waits for: all share this machine's cores.
-_ONE_THREAD = {
+ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "TF_NUM_INTRAOP_THREADS": "1",
     "TF_NUM_INTEROP_THREADS": "2",
@@ -123,10 +123,12 @@ def _rank_program(program: Program, plan: Plan) -> list[str]:
 
 
 def _environment(plan: Plan) -> dict[str, str]:
-    variables = {**_ONE_THREAD, **plan.environment}
+    variables = {**ONE_THREAD, **plan.environment}
     if "aggregators" in plan.options:
         variables["OMNICCL_AGGREGATORS"] = ",".join(plan.options["aggregators"])
         variables["OMNICCL_SECRET_FILE"] = plan.options["secret_file"]
+    variables["OMNICCL_CHECKSUM"] = "on" if plan.options["checksum"] else "off"
+    variables["OMNICCL_SLOT_MEMORY"] = str(plan.options["slot_memory"] or "")
     return variables
 
 

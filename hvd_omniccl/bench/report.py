@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from tabulate import tabulate
 from .case import Case
 from .kernels import KernelRate
 from .results import Results, Row, machine
+from .train import Training
 from .units import percent_text, seconds_text, size_text
 
 _HEADERS = (
@@ -97,6 +99,26 @@ def kernel_table(rates: Sequence[KernelRate], form: str = "simple") -> str:
         for rate in rates
     ]
     headers = ("operation", "kernels", "median", "of plain")
+    return str(tabulate(cells, headers=headers, tablefmt=form, disable_numparse=True))
+
+
+def training_table(trainings: Sequence[Training], form: str = "simple") -> str:
+    """Return what trainings took as a table in one of tabulate's forms."""
+    dense = {(one.script, one.batch_size): one for one in trainings if one.way == "dense"}
+    cells = []
+    for one in trainings:
+        base = dense[one.script, one.batch_size]
+        cells.append(
+            [
+                f"{one.script}, batches of {one.batch_size}",
+                one.way,
+                f"{one.steps_per_second:.2f}",
+                f"{one.steps_per_second / base.steps_per_second:.2f}",
+                f"{statistics.median(one.bytes_per_step):,.0f}",
+                f"{statistics.median(one.losses):.4f}",
+            ]
+        )
+    headers = ("training", "allreduce", "steps/s", "x dense", "bytes a step", "loss")
     return str(tabulate(cells, headers=headers, tablefmt=form, disable_numparse=True))
 
 

@@ -70,3 +70,18 @@ class ListOf(click.ParamType):
             except ValueError:
                 self.fail(f"{text.strip()!r} is not allowed; allowed: {self._allowed}", param, ctx)
         return values
+
+
+class SizeType(click.ParamType):
+    """A size in bytes, such as ``100M``."""
+
+    name = "BYTES"
+
+    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> int:
+        """Return the bytes."""
+        if isinstance(value, int):
+            return value
+        try:
+            return size_from(value)
+        except ValueError:
+            return self.fail(f"{value!r} is not allowed; allowed: a size such as 4K, 100M or 1G", param, ctx)

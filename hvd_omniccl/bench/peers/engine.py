@@ -26,6 +26,8 @@ class _Engine:
             Session.from_bytes((job.folder / "session").read_bytes()),
             aggregators=job.options.get("aggregators", ()),
             secret_file=job.options.get("secret_file"),
+            slot_memory=job.options["slot_memory"],
+            checksum=job.options["checksum"],
             interface=job.interface,
             loopback_only=job.interface is None,
         )
@@ -50,7 +52,7 @@ class _Engine:
 def _exchange(endpoint: bytes, job: Job) -> list[bytes]:
     """Return all ranks' endpoints, which meet as files."""
     own = job.folder / f"endpoint.{job.rank}"
-    hidden = own.with_suffix(".part")
+    hidden = job.folder / f"part.{job.rank}"
     hidden.write_bytes(endpoint)
     hidden.rename(own)
     deadline = time.monotonic() + _MEET_SECONDS

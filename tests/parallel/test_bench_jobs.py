@@ -9,11 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
-from launch import BIN, environment, run_job
+from launch import BIN, HERE, environment, run_job
 
 from hvd_omniccl.bench.network import reason_against
 
 DEADLINE_SECONDS = 240
+EXAMPLES = HERE.parent.parent / "examples"
 
 
 def bench(folder: Path, *arguments: str) -> dict[str, object]:
@@ -57,6 +58,27 @@ def test_all_programs_on_hosts(tmp_path: Path) -> None:
     figures = bench(tmp_path, "--ranks", "2", "--size", "64K", "--density", "50", "--rate", "1gbit")
     stock = {"horovod-gloo", "horovod-mpi"}
     check(figures, 1, {"omniccl", "gloo", "openmpi", "mpich", *stock, *(f"omniccl in {name}" for name in stock)})
+
+
+@pytest.mark.parametrize("example", ["keras_ncf_movielens.py", "tf2_word2vec.py"])
+def test_training(example: str, tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+    command = [str(BIN / "omniccl"), "bench", "train", "--ranks", "2", "--steps", "5", "--json", str(path)]
+    done = run_job([*command, str(EXAMPLES / example), "--dim", "16"], DEADLINE_SECONDS)
+    assert done.status == 0, done.output
+    trainings = json.loads(path.read_text())["trainings"]
+    assert [one["way"] for one in trainings] == ["omniccl", "dense", "slices"]
+    sent = {one["way"]: one["bytes_per_step"][0] for one in trainings}
+    assert 0 < sent["omniccl"] < sent["dense"]
+    assert all(one["losses"][0] == pytest.approx(trainings[0]["losses"][0], rel=1e-3) for one in trainings)
+
+
+def test_a_training_that_fails_is_an_error(tmp_path: Path) -> None:
+    script = tmp_path / "fails.py"
+    script.write_text("raise SystemExit('no such data')")
+    done = run_job([str(BIN / "omniccl"), "bench", "train", "--ranks", "2", str(script)], DEADLINE_SECONDS)
+    assert done.status == 1
+    assert "no such data" in done.output
 
 
 @pytest.mark.skipif(reason_against() is not None, reason=str(reason_against()))
