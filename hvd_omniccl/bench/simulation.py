@@ -964,8 +964,10 @@ def memory_table(
 ) -> list[Row]:
     """Return how the time depends on the slot memory, in bytes for each ring; chunk and window follow from it."""
     rows = []
+    system = _table_system(gbit, offload)
     for count in ranks:
-        system = _table_system(gbit, offload)
+        if count < ranks_per_card:
+            continue
         shards = count // ranks_per_card * system.card_shards if ranks_per_card else 0
         for ring in per_peer:
             for density in densities:
@@ -984,7 +986,7 @@ def window_table(
     density: float = 1.0,
     gbit: float = 100,
     size: int = 100 * MIB,
-    offload: bool = True,
+    offload: bool = False,
 ) -> list[Row]:
     """Return how the time depends on chunk and window, each given in bytes, where a chunk fits its window."""
     system = _table_system(gbit, offload)
@@ -1067,30 +1069,37 @@ def _text(value: Union[float, str]) -> str:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """Return ``rows`` as a table, with a column for each key of the first."""
-    names = list(rows[0]) if rows else []
-    lines = [names, ["---"] * len(names)] + [[_text(row[name]) for name in names] for row in rows]
+    """Return ``rows`` as a table, with a column for each key."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    lines = [names, ["---"] * len(names)] + [[_text(row.get(name, "")) for name in names] for row in rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def by_density(rows: Sequence[Row]) -> list[Row]:
-    """Return one row for all densities of the same case: milliseconds and the bottleneck."""
-    left_out = ("density %", "ms", "link limit ms", "bottleneck", "of it used MiB", "placement")
+def pivot(rows: Sequence[Row], by: str) -> list[Row]:
+    """Return one row for all values of the column ``by``: milliseconds and the bottleneck of each."""
+    left_out = {by, "ms", "link limit ms", "bottleneck", "slot memory MiB", "of it used MiB", "placement"}
+    if by == "density %":
+        left_out.remove("slot memory MiB")
     cases: dict[tuple[Union[int, float, str], ...], Row] = {}
     for row in rows:
         case = {name: value for name, value in row.items() if name not in left_out}
         cell = f"{_text(row['ms'])} ({row['bottleneck']})"
-        cases.setdefault(tuple(case.values()), case)[f"{_text(row['density %'])} %"] = cell
+        cases.setdefault(tuple(case.values()), case)[f"{by} {_text(row[by])}"] = cell
     return list(cases.values())
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
 
 
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Simulate allreduces; print a table in Markdown, or JSON.")
     parser.add_argument("table", choices=("scaling", "memory", "window", "validation"))
-    parser.add_argument("--offload", action="store_true", help="adapters move the bytes, not the kernel's TCP")
+    parser.add_argument("--ranks", type=_numbers, metavar="N,...", help="by default those of docs/scaling.md")
+    parser.add_argument("--gbit", type=_numbers, metavar="N,...", help="rates of the links; memory, window: one")
+    parser.add_argument("--ranks-per-card", type=_numbers, metavar="N,...", help="0: embedded shards; memory: one")
     parser.add_argument("--placement", choices=PLACEMENTS, default="random", help="of the blocks, for scaling")
-    parser.add_argument("--ranks-per-card", type=int, default=0, help="for memory; 0: embedded shards")
-    parser.add_argument("--gbit", type=float, default=25, help="rate of the links, for memory and window")
+    parser.add_argument("--offload", action="store_true", help="adapters move the bytes, not the kernel's TCP")
     parser.add_argument("--cores", type=int, help="of the machine that was measured, for validation")
     parser.add_argument("--measured", type=Path, default=Path("docs/results/validation.json"), help="for validation")
     parser.add_argument("--json", action="store_true", help="all columns, for programs")
@@ -1100,17 +1109,24 @@ def _arguments() -> argparse.ArgumentParser:
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Print one of the tables."""
     given = _arguments().parse_args(arguments)
+    options: dict[str, Any] = {"offload": given.offload}
+    if given.ranks:
+        options["ranks"] = given.ranks
     if given.table == "validation":
-        rows = validation_table(read_measurements(given.measured), System(shared_cores=given.cores))
-        shown = rows
+        rows = shown = validation_table(read_measurements(given.measured), System(shared_cores=given.cores))
     elif given.table == "window":
-        rows = shown = window_table(gbit=given.gbit, offload=given.offload)
+        rows = window_table(gbit=given.gbit[0] if given.gbit else 100, **options)
+        shown = pivot(rows, "window KiB")
     elif given.table == "memory":
-        rows = memory_table(gbit=given.gbit, ranks_per_card=given.ranks_per_card, offload=given.offload)
-        shown = by_density(rows)
+        each = given.ranks_per_card[0] if given.ranks_per_card else 0
+        rows = memory_table(gbit=given.gbit[0] if given.gbit else 25, ranks_per_card=each, **options)
+        shown = pivot(rows, "density %")
     else:
-        rows = scaling_table(placement=given.placement, offload=given.offload)
-        shown = by_density(rows)
+        for name, value in (("gbits", given.gbit), ("ranks_per_card", given.ranks_per_card)):
+            if value:
+                options[name] = value
+        rows = scaling_table(placement=given.placement, **options)
+        shown = pivot(rows, "density %")
     print(json.dumps(rows, indent=1) if given.json else markdown(shown))
 
 
