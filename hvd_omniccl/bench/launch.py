@@ -37,6 +37,20 @@ class RankCommand:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
+@contextmanager
+def ended_in_order() -> Iterator[None]:
+    """Make SIGTERM an exception, so that what was started and made goes with this process."""
+
+    def end(*_: object) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def descendants(pid: int) -> list[int]:
     """Return ``pid`` and all processes below it, parents first."""
     found = [pid]

@@ -45,16 +45,18 @@ class Barrier:
 
 
 def run_case(peer: Peer, barrier: Barrier, plan: dict[str, Any], number: int, sink: TextIO) -> None:
-    """Measure one case in all modes of the peer, in turns, and write a line for each mode."""
+    """Measure one case in all modes of the peer, and write a line for each.
+
+    One mode after the other, as a training would run: in turns each would find the memory as the other left it, and
+    what a slow one freed may long have gone back to the machine.
+    """
     case = Case(**plan["cases"][number])
     data = np.empty(case.elements, case.dtype)
     fill_input(case, plan["seed"], peer.rank, data)
     peer.prepare(case, data)
-    lines: dict[str, dict[str, Any]] = {
-        mode: {"case": number, "mode": mode, "begin": [], "end": [], "cpu": [], "wrong": 0} for mode in peer.modes
-    }
-    for turn in range(plan["warmups"] + plan["repetitions"]):
-        for mode, line in lines.items():
+    for mode in peer.modes:
+        line: dict[str, Any] = {"case": number, "mode": mode, "begin": [], "end": [], "cpu": [], "wrong": 0}
+        for turn in range(plan["warmups"] + plan["repetitions"]):
             barrier.wait()
             cpu = time.process_time()
             begin = time.monotonic_ns()
@@ -67,7 +69,6 @@ def run_case(peer: Peer, barrier: Barrier, plan: dict[str, Any], number: int, si
                 line["begin"].append(begin)
                 line["end"].append(end)
                 line["cpu"].append(cpu)
-    for line in lines.values():
         print(json.dumps(line), file=sink, flush=True)
 
 

@@ -7,7 +7,6 @@ Chunks, windows and slot memory follow the engine (``docs/protocol.md``); links 
 
 from __future__ import annotations
 
-import argparse
 import heapq
 import json
 import math
@@ -1027,8 +1026,34 @@ def validation_table(measured: Iterable[Mapping[str, Any]], system: System) -> l
 
 
 def read_measurements(path: Path) -> list[dict[str, Any]]:
-    """Return the measurements in a JSON file, a list as :func:`validation_table` takes it."""
-    measured: list[dict[str, Any]] = json.loads(path.read_text())
+    """Return what the engine took in a file that ``omniccl bench allreduce --json`` wrote.
+
+    Returns
+    -------
+    measured
+        As :func:`validation_table` takes it.
+    """
+    results = json.loads(path.read_text())
+    measured = []
+    for row in results["rows"]:
+        case = row["case"]
+        if row["mode"] != "omniccl" or row["median"] is None:
+            continue
+        if case["dtype"] != "float32":
+            raise ValueError(f"{path} has {case['dtype']}; the simulation knows float32")
+        measured.append(
+            {
+                "ranks": case["ranks"],
+                "density": case["density"],
+                "seconds": row["median"],
+                "rate_bits": results["link_bytes_per_second"] * 8,
+                "size": case["size"],
+                "shards": case["aggregators"],
+                "placement": case["placement"],
+                "block": case["block_size"] * 4,
+                "cores": results["machine"]["cores"],
+            }
+        )
     return measured
 
 
@@ -1086,49 +1111,3 @@ def pivot(rows: Sequence[Row], by: str) -> list[Row]:
         cell = f"{_text(row['ms'])} ({row['bottleneck']})"
         cases.setdefault(tuple(case.values()), case)[f"{by} {_text(row[by])}"] = cell
     return list(cases.values())
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
-
-
-def _arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Simulate allreduces; print a table in Markdown, or JSON.")
-    parser.add_argument("table", choices=("scaling", "memory", "window", "validation"))
-    parser.add_argument("--ranks", type=_numbers, metavar="N,...", help="by default those of docs/scaling.md")
-    parser.add_argument("--gbit", type=_numbers, metavar="N,...", help="rates of the links; memory, window: one")
-    parser.add_argument("--ranks-per-card", type=_numbers, metavar="N,...", help="0: embedded shards; memory: one")
-    parser.add_argument("--placement", choices=PLACEMENTS, default="random", help="of the blocks, for scaling")
-    parser.add_argument("--offload", action="store_true", help="adapters move the bytes, not the kernel's TCP")
-    parser.add_argument("--cores", type=int, help="of the machine that was measured, for validation")
-    parser.add_argument("--measured", type=Path, default=Path("docs/results/validation.json"), help="for validation")
-    parser.add_argument("--json", action="store_true", help="all columns, for programs")
-    return parser
-
-
-def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Print one of the tables."""
-    given = _arguments().parse_args(arguments)
-    options: dict[str, Any] = {"offload": given.offload}
-    if given.ranks:
-        options["ranks"] = given.ranks
-    if given.table == "validation":
-        rows = shown = validation_table(read_measurements(given.measured), System(shared_cores=given.cores))
-    elif given.table == "window":
-        rows = window_table(gbit=given.gbit[0] if given.gbit else 100, **options)
-        shown = pivot(rows, "window KiB")
-    elif given.table == "memory":
-        each = given.ranks_per_card[0] if given.ranks_per_card else 0
-        rows = memory_table(gbit=given.gbit[0] if given.gbit else 25, ranks_per_card=each, **options)
-        shown = pivot(rows, "density %")
-    else:
-        for name, value in (("gbits", given.gbit), ("ranks_per_card", given.ranks_per_card)):
-            if value:
-                options[name] = value
-        rows = scaling_table(placement=given.placement, **options)
-        shown = pivot(rows, "density %")
-    print(json.dumps(rows, indent=1) if given.json else markdown(shown))
-
-
-if __name__ == "__main__":
-    main()
