@@ -27,6 +27,7 @@ class Communicator:
         huge_pages: bool,
         kernels: str,
         loopback_only: bool,
+        congestion_control: str,
         interface: str,
         first_port: int,
         last_port: int,

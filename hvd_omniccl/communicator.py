@@ -141,6 +141,9 @@ class Communicator:
         The inner loops: ``"auto"`` or one of ``available_kernels()``. All give the same bits.
     loopback_only
         Whether all ranks are on this host: listen on loopback only.
+    congestion_control
+        How connections find their rate: the name of an algorithm of the kernel, ``"system"`` for its default, or
+        ``"auto"``: that, but not BBR.
     interface
         Listen and connect on this network interface only.
     port_range
@@ -172,6 +175,7 @@ class Communicator:
         huge_pages: bool = True,
         kernels: str = "auto",
         loopback_only: bool = False,
+        congestion_control: str = "auto",
         interface: Optional[str] = None,
         port_range: Optional[tuple[int, int]] = None,
     ) -> None:
@@ -206,6 +210,7 @@ class Communicator:
                 huge_pages=huge_pages,
                 kernels=kernels,
                 loopback_only=loopback_only,
+                congestion_control=congestion_control,
                 interface=interface or "",
                 first_port=first_port,
                 last_port=last_port,

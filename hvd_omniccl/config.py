@@ -193,6 +193,16 @@ SETTINGS: tuple[Setting, ...] = (
         "Listen and connect on this interface only. Unset: on those that lead to the other ranks.",
     ),
     Setting(
+        "OMNICCL_CONGESTION_CONTROL",
+        "congestion_control",
+        "word",
+        "auto",
+        _word,
+        "auto, system, or one of /proc/sys/net/ipv4/tcp_allowed_congestion_control",
+        "How TCP finds its rate. system: by the kernel's default. auto: by that too, but by cubic, or reno "
+        "where cubic is not allowed, in place of bbr.",
+    ),
+    Setting(
         "OMNICCL_PORT_RANGE",
         "port_range",
         "ports",
@@ -278,6 +288,7 @@ class Config:
     slot_memory: Optional[int]
     aggregators: tuple[str, ...]
     secret_file: Optional[Path]
+    congestion_control: str
     interface: Optional[str]
     port_range: tuple[int, int]
     timeout: float

@@ -59,6 +59,16 @@ def _meet(folder: Path, end: int, address: str) -> socket.socket:
     return socket.create_connection((address, int(port.read_text())), timeout=_MEET_SECONDS)
 
 
+def _avoid_bbr(stream: socket.socket) -> None:
+    """BBR takes seconds to find the rate of a link, and not the same one each time."""
+    for name in (b"cubic", b"reno"):
+        try:
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name)
+        except OSError:  # not every process may use every algorithm
+            continue
+        return
+
+
 def _send(stream: socket.socket, until: float) -> None:
     data = bytes(_BUFFER)
     while time.monotonic() < until:
@@ -81,6 +91,7 @@ def main() -> None:
     """Be one end."""
     folder, end, address, seconds = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
     with _meet(folder, end, address) as stream:
+        _avoid_bbr(stream)
         stream.settimeout(_MEET_SECONDS)
         begin = time.monotonic()
         # A process, as threads would hold each other up: only one of them runs Python at a time.

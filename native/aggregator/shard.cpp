@@ -28,7 +28,10 @@ bool Shard::sum_chunks(unsigned most, LocalWorker* local) {
     if (local != nullptr && session_.waits_only_for(local->rank())) local->contribute(session_);
     const ChunkSum* const sum = session_.reduce();
     if (sum == nullptr) break;
-    for (const auto& port : ports_) port->send_result(*sum, payload_checksum_, *this);
+    SumChecksum checksum;
+    for (const auto& port : ports_) {
+      port->send_result(*sum, payload_checksum_ ? &checksum : nullptr, *this);
+    }
     if (local != nullptr) {
       local->take(*sum);
       session_.release(sum->ticket);

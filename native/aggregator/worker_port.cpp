@@ -46,13 +46,18 @@ WorkerPort::WorkerPort(std::uint32_t rank, std::unique_ptr<Connection> connectio
       session_(session),
       max_chunk_bytes_(max_chunk_bytes) {}
 
-void WorkerPort::send_result(const ChunkSum& sum, bool payload_checksum,
+void WorkerPort::send_result(const ChunkSum& sum, SumChecksum* checksum,
                              OutgoingFrame::Owner& owner) {
   const std::vector<std::byte>& exclusive = sum.exclusive[rank_];
   list_runs(sum, exclusive, runs_);
   OutgoingFrame& frame = connection_->prepare();
   encode_result(sum.operation, sum.chunk, sum.blocks, sum.united, exclusive, frame.begin());
-  frame.finish(FrameKind::kResult, runs_, payload_checksum, &owner, sum.ticket);
+  std::optional<std::uint32_t> own;
+  if (checksum != nullptr) {
+    const bool all = total_bytes(runs_) == sum.sums.size();
+    own = all ? checksum->of(runs_) : crc32c(runs_);
+  }
+  frame.finish(FrameKind::kResult, runs_, own, &owner, sum.ticket);
   connection_->submit();
 }
 

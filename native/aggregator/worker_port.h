@@ -3,12 +3,27 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "aggregator/session.h"
+#include "protocol/checksum.h"
 #include "transport/connection.h"
 
 namespace omniccl {
+
+// The checksum of all the blocks of a sum, which is computed once for all workers that get them
+// all.
+class SumChecksum {
+ public:
+  std::uint32_t of(Span<const iovec> all) {
+    if (!value_) value_ = crc32c(all);
+    return *value_;
+  }
+
+ private:
+  std::optional<std::uint32_t> value_;
+};
 
 class WorkerPort final : public FrameSink {
  public:
@@ -21,8 +36,9 @@ class WorkerPort final : public FrameSink {
   std::uint32_t rank() const { return rank_; }
 
   // Queues the worker's view of `sum`: all blocks but those that only it has. `owner` hears
-  // frame_sent(sum.ticket) once the sums are not needed for it any more.
-  void send_result(const ChunkSum& sum, bool payload_checksum, OutgoingFrame::Owner& owner);
+  // frame_sent(sum.ticket) once the sums are not needed for it any more. `checksum` is that of this
+  // sum, if results carry one.
+  void send_result(const ChunkSum& sum, SumChecksum* checksum, OutgoingFrame::Owner& owner);
 
   void begin_frame(const FrameHead& frame, std::vector<iovec>& payload) override;
   void end_frame() override;

@@ -68,7 +68,7 @@ void Job::start() {
     Connection& connection = lane.port->connection();
     OutgoingFrame& frame = connection.prepare();
     frame.begin();
-    frame.finish(FrameKind::kReady, {}, false);
+    frame.finish(FrameKind::kReady, {}, std::nullopt);
     connection.submit();
     lane.channel->flush();
   }

@@ -235,7 +235,7 @@ void Communicator::Impl::connect(Span<const Endpoint> endpoints) {
 void Communicator::Impl::open_lanes(MeshSockets sockets,
                                     const std::vector<ConnectTarget>& targets) {
   const auto open = [&](PeerSocket& peer, const std::string& name) {
-    set_data_options(peer.socket.get());
+    set_data_options(peer.socket.get(), config_.congestion_control);
     return std::make_unique<TcpConnection>(std::move(peer.socket), name + " (" + peer.address + ")",
                                            memory_.chunk_bytes, peer.bytes_sent,
                                            peer.bytes_received);

@@ -48,11 +48,12 @@ struct CommunicatorConfig {
   // Bytes of aggregation memory of a shard, 0 for the default. Equal on all ranks. A chunk is at
   // most slot_memory_bytes / (2 size), or / (2 (size + 1)) with aggregators.
   std::uint64_t slot_memory_bytes = 0;
-  bool payload_checksum = true;  // CRC32C over block bytes too, not only headers
-  bool huge_pages = true;        // ask the system for them where a large output is new
-  bool loopback_only = false;    // all ranks are on this host: listen on loopback only
-  std::string interface;         // listen and connect on this one only; empty: on all
-  std::uint16_t first_port = 0;  // range to listen in, both ends included; 0: any port
+  bool payload_checksum = true;             // CRC32C over block bytes too, not only headers
+  bool huge_pages = true;                   // ask the system for them where a large output is new
+  bool loopback_only = false;               // all ranks are on this host: listen on loopback only
+  std::string interface;                    // listen and connect on this one only; empty: on all
+  std::string congestion_control = "auto";  // of data connections (transport/tcp/tcp_socket.h)
+  std::uint16_t first_port = 0;             // range to listen in, both ends included; 0: any port
   std::uint16_t last_port = 0;
   Milliseconds timeout{30'000};          // no progress inside an operation for this long: failure
   Milliseconds connect_timeout{10'000};  // for connect() as a whole

@@ -22,8 +22,9 @@ struct Settings {
   std::uint64_t slot_memory_bytes = 0;
   std::vector<HostPort> aggregators;  // dedicated shards; none: embedded ones
   std::string secret_file;            // with aggregators
-  std::string interface;              // to listen and connect on; empty: any
-  std::uint16_t first_port = 0;       // range to listen in; 0: any port
+  std::string congestion_control = "auto";
+  std::string interface;         // to listen and connect on; empty: any
+  std::uint16_t first_port = 0;  // range to listen in; 0: any port
   std::uint16_t last_port = 0;
   bool payload_checksum = true;
   bool huge_pages = true;

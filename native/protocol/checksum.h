@@ -19,4 +19,11 @@ class Crc32c {
   std::uint32_t state_ = ~std::uint32_t{0};
 };
 
+// Of the pieces one after the other.
+inline std::uint32_t crc32c(Span<const iovec> pieces) {
+  Crc32c crc;
+  crc.update(pieces);
+  return crc.value();
+}
+
 }  // namespace omniccl

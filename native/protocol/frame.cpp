@@ -70,15 +70,13 @@ std::vector<std::byte>& OutgoingFrame::begin() {
   return head_;
 }
 
-void OutgoingFrame::finish(FrameKind kind, Span<const iovec> payload, bool payload_checksum,
-                           Owner* owner, std::uint64_t token) {
+void OutgoingFrame::finish(FrameKind kind, Span<const iovec> payload,
+                           std::optional<std::uint32_t> payload_checksum, Owner* owner,
+                           std::uint64_t token) {
   const std::uint64_t payload_bytes = total_bytes(payload);
   if (payload_bytes > std::numeric_limits<std::uint32_t>::max()) {
     throw Error(ErrorKind::kInvalidArgument, "a frame's payload is shorter than 4 GiB");
   }
-  Crc32c crc;
-  if (payload_checksum) crc.update(payload);
-
   prefix_.clear();
   ByteWriter writer(prefix_);
   writer.write(kMagic);
@@ -87,7 +85,7 @@ void OutgoingFrame::finish(FrameKind kind, Span<const iovec> payload, bool paylo
   writer.write(payload_checksum ? kPayloadChecksumFlag : std::uint16_t{0});
   writer.write(static_cast<std::uint32_t>(head_.size() - kFramePrefixBytes));
   writer.write(static_cast<std::uint32_t>(payload_bytes));
-  writer.write(payload_checksum ? crc.value() : 0U);
+  writer.write(payload_checksum.value_or(0U));
   const ByteSpan head(head_);
   writer.write(
       head_checksum(prefix_, head.slice(kFramePrefixBytes, head_.size() - kFramePrefixBytes)));

@@ -58,9 +58,11 @@ class OutgoingFrame {
   // Begins a frame: returns the buffer to append the head to.
   std::vector<std::byte>& begin();
   // Ends it. `payload` must stay as it is until frame_sent() is called, or for pieces shorter than
-  // kCopyBelow, which are copied, until finish() returns.
-  void finish(FrameKind kind, Span<const iovec> payload, bool payload_checksum,
-              Owner* owner = nullptr, std::uint64_t token = 0);
+  // kCopyBelow, which are copied, until finish() returns. `payload_checksum` is its CRC32C, or
+  // nothing for a frame without one.
+  void finish(FrameKind kind, Span<const iovec> payload,
+              std::optional<std::uint32_t> payload_checksum, Owner* owner = nullptr,
+              std::uint64_t token = 0);
 
   Span<iovec> pieces() { return pieces_; }
   std::uint64_t copied_bytes() const { return staging_.size(); }

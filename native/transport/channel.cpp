@@ -59,7 +59,7 @@ void Channel::abort(const Error& cause) {
   if (closed_) return;
   OutgoingFrame& frame = connection_.prepare();
   encode_abort({cause.kind(), cause.what()}, frame.begin());
-  frame.finish(FrameKind::kAbort, {}, false);
+  frame.finish(FrameKind::kAbort, {}, std::nullopt);
   connection_.submit();
   if (registered_) poller_.modify(connection_.descriptor(), cookie_, {false, true});
 }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "protocol/checksum.h"
 #include "protocol/limits.h"
 #include "protocol/wire.h"
 
@@ -49,7 +50,9 @@ void ShardLink::queue(const EncodedChunk& encoded) {
   encode_contribution(operation_->number, encoded.index, operation_->rules.dtype,
                       operation_->rules.prescale, encoded.blocks, encoded.segments, encoded.bitmap,
                       frame.begin());
-  frame.finish(FrameKind::kContribution, encoded.runs, operation_->payload_checksum);
+  std::optional<std::uint32_t> checksum;
+  if (operation_->payload_checksum) checksum = crc32c(encoded.runs);
+  frame.finish(FrameKind::kContribution, encoded.runs, checksum);
   connection_->submit();
   window_.sent(encoded.payload_bytes);
 }

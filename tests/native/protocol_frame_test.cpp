@@ -65,7 +65,7 @@ TEST(Frame, TravelsWhole) {
   OutgoingFrame frame;
   const std::vector<std::byte> head = text("head");
   ByteWriter(frame.begin()).append(head);
-  frame.finish(FrameKind::kResult, payload, true);
+  frame.finish(FrameKind::kResult, payload, crc32c(payload));
   EXPECT_EQ(frame.copied_bytes(), 300U);
   EXPECT_EQ(frame.pieces().size(), 4U);  // head, two small ones joined, the large one, a small one
 
@@ -85,7 +85,7 @@ TEST(Frame, TravelsWhole) {
 TEST(Frame, NeedsAllOfItsHead) {
   OutgoingFrame frame;
   ByteWriter(frame.begin()).append(text("some head"));
-  frame.finish(FrameKind::kAbort, {}, false);
+  frame.finish(FrameKind::kAbort, {}, std::nullopt);
   const std::vector<std::byte> bytes = bytes_of(frame);
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_FALSE(parse_frame(ByteSpan(bytes).slice(0, size), 0).has_value()) << size;
@@ -98,7 +98,7 @@ TEST(Frame, NeedsAllOfItsHead) {
 TEST(Frame, EveryFlippedBitIsFound) {
   OutgoingFrame frame;
   ByteWriter(frame.begin()).append(head_of(sample()));
-  frame.finish(FrameKind::kContribution, {}, true);
+  frame.finish(FrameKind::kContribution, {}, crc32c({}));
   std::vector<std::byte> bytes = bytes_of(frame);
   const std::size_t real = bytes.size();
   bytes.resize(kFramePrefixBytes + kMaxHeadBytes);  // a longer head than the real one is there too
@@ -112,7 +112,7 @@ TEST(Frame, EveryFlippedBitIsFound) {
 TEST(Frame, LengthsAreCheckedBeforeTheyAreWaitedFor) {
   OutgoingFrame frame;
   frame.begin();
-  frame.finish(FrameKind::kAbort, {}, false);
+  frame.finish(FrameKind::kAbort, {}, std::nullopt);
   std::vector<std::byte> bytes = bytes_of(frame);
   const std::uint32_t huge = 0xFFFFFFFF;
   std::vector<std::byte> long_head = bytes;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -167,6 +168,36 @@ SocketAddress local_address(int socket) {
   return from_system(reinterpret_cast<const sockaddr*>(&storage));
 }
 
+bool use_congestion_control(int socket, const std::string& name) {
+  const auto size = static_cast<socklen_t>(name.size());
+  return ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(), size) == 0;
+}
+
+std::string congestion_control_of(int socket) {
+  std::array<char, 16> name{};  // TCP_CA_NAME_MAX
+  auto size = static_cast<socklen_t>(name.size());
+  if (::getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(), &size) != 0) return {};
+  return {name.data(), ::strnlen(name.data(), size)};
+}
+
+void choose_congestion_control(int socket, const std::string& wanted) {
+  if (wanted == "system") return;
+  if (wanted == kAutoCongestionControl) {
+    if (congestion_control_of(socket) != "bbr") return;
+    // Not every process may use every one: what it may not, it goes without.
+    static_cast<void>(use_congestion_control(socket, "cubic") ||
+                      use_congestion_control(socket, "reno"));
+    return;
+  }
+  if (use_congestion_control(socket, wanted)) return;
+  std::string allowed;
+  std::getline(std::ifstream("/proc/sys/net/ipv4/tcp_allowed_congestion_control"), allowed);
+  throw Error(ErrorKind::kPrecondition, "OMNICCL_CONGESTION_CONTROL is " + wanted +
+                                            ", which this process may not use here; allowed: auto, "
+                                            "system, " +
+                                            allowed);
+}
+
 }  // namespace
 
 std::vector<SocketAddress> interface_addresses(const std::string& interface) {
@@ -260,7 +291,7 @@ bool has_route(const SocketAddress& address) {
   return ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&storage), size) == 0;
 }
 
-void set_data_options(int socket) {
+void set_data_options(int socket, const std::string& congestion_control) {
   const int on = 1;
   const int idle_seconds = 60;
   const int interval_seconds = 10;
@@ -273,6 +304,7 @@ void set_data_options(int socket) {
       ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes) != 0) {
     throw system_error("setsockopt", errno);
   }
+  choose_congestion_control(socket, congestion_control);
 }
 
 }  // namespace omniccl

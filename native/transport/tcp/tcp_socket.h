@@ -56,7 +56,15 @@ int connect_error(int socket);
 // Whether this host knows a way to `address`; asks the kernel, sends nothing.
 bool has_route(const SocketAddress& address);
 
-// Options of every data connection: no Nagle delay, keep-alive between operations.
-void set_data_options(int socket);
+// How a data connection finds its rate: the name of one of the kernel's algorithms; "system": its
+// default; "auto": that, but not BBR. BBR measures a path that it alone uses; here all ranks send
+// to a shard at once, at most a window each, and its pacing costs many small packets
+// (docs/performance.md).
+inline constexpr const char* kAutoCongestionControl = "auto";
+
+// Options of every data connection: no Nagle delay, keep-alive between operations, congestion
+// control. Throws Error(kPrecondition), naming what this process may use, for an algorithm that it
+// may not.
+void set_data_options(int socket, const std::string& congestion_control = kAutoCongestionControl);
 
 }  // namespace omniccl
