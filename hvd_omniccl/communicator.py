@@ -143,7 +143,7 @@ class Communicator:
         Whether all ranks are on this host: listen on loopback only.
     congestion_control
         How connections find their rate: the name of an algorithm of the kernel, ``"system"`` for its default, or
-        ``"auto"``: that, but not BBR.
+        ``"auto"``: that, but between hosts not BBR.
     interface
         Listen and connect on this network interface only.
     port_range

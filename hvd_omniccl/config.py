@@ -199,8 +199,8 @@ SETTINGS: tuple[Setting, ...] = (
         "auto",
         _word,
         "auto, system, or one of /proc/sys/net/ipv4/tcp_allowed_congestion_control",
-        "How TCP finds its rate. system: by the kernel's default. auto: by that too, but by cubic, or reno "
-        "where cubic is not allowed, in place of bbr.",
+        "How TCP finds its rate. system: by the kernel's default. auto: by that too, but between hosts by cubic, "
+        "or reno where cubic is not allowed, in place of bbr.",
     ),
     Setting(
         "OMNICCL_PORT_RANGE",

@@ -18,6 +18,8 @@ def test_defaults() -> None:
     assert config.timeout == 30.0
     assert config.connect_timeout == 10.0
     assert config.checksum is True
+    assert config.huge_pages is True
+    assert config.congestion_control == "auto"
     assert config.kernels == "auto"
     assert config.horovod_source is None
     assert config.cache_dir.name == "hvd_omniccl"
@@ -39,6 +41,8 @@ def test_defaults() -> None:
         ("OMNICCL_HOROVOD_SOURCE", "/src/horovod", "horovod_source", Path("/src/horovod")),
         ("OMNICCL_BLOCK_SIZE", "", "block_size", None),
         ("OMNICCL_IFACE", "eth0", "interface", "eth0"),
+        ("OMNICCL_CONGESTION_CONTROL", "bbr", "congestion_control", "bbr"),
+        ("OMNICCL_HUGE_PAGES", "off", "huge_pages", False),
         ("OMNICCL_PORT_RANGE", "40000-40100", "port_range", (40000, 40100)),
         ("OMNICCL_PORT_RANGE", "40000", "port_range", (40000, 40000)),
         ("OMNICCL_SECRET_FILE", "/etc/omniccl.secret", "secret_file", Path("/etc/omniccl.secret")),

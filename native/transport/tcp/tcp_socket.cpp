@@ -180,10 +180,17 @@ std::string congestion_control_of(int socket) {
   return {name.data(), ::strnlen(name.data(), size)};
 }
 
+bool is_to_loopback(int socket) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof storage;
+  return ::getpeername(socket, reinterpret_cast<sockaddr*>(&storage), &size) == 0 &&
+         from_system(reinterpret_cast<const sockaddr*>(&storage)).is_loopback();
+}
+
 void choose_congestion_control(int socket, const std::string& wanted) {
   if (wanted == "system") return;
   if (wanted == kAutoCongestionControl) {
-    if (congestion_control_of(socket) != "bbr") return;
+    if (congestion_control_of(socket) != "bbr" || is_to_loopback(socket)) return;
     // Not every process may use every one: what it may not, it goes without.
     static_cast<void>(use_congestion_control(socket, "cubic") ||
                       use_congestion_control(socket, "reno"));

@@ -57,9 +57,8 @@ int connect_error(int socket);
 bool has_route(const SocketAddress& address);
 
 // How a data connection finds its rate: the name of one of the kernel's algorithms; "system": its
-// default; "auto": that, but not BBR. BBR measures a path that it alone uses; here all ranks send
-// to a shard at once, at most a window each, and its pacing costs many small packets
-// (docs/performance.md).
+// default; "auto": that, but between hosts not BBR, which measures a path as if it used it alone.
+// Here all ranks send to a shard at once, at most a window each (docs/performance.md).
 inline constexpr const char* kAutoCongestionControl = "auto";
 
 // Options of every data connection: no Nagle delay, keep-alive between operations, congestion
