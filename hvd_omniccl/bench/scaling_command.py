@@ -80,7 +80,7 @@ def scaling(
 def _compared(path: Path) -> list[Row]:
     try:
         return validation_table(read_measurements(path), System())
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise click.ClickException(f"{path} is not what bench allreduce wrote: {error!r}") from error
 
 

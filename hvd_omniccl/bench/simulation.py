@@ -1009,7 +1009,7 @@ def validation_table(measured: Iterable[Mapping[str, Any]], system: System) -> l
     measured
         Each with ``ranks``, ``density``, ``seconds`` and ``rate_bits``, and where they are not the defaults of
         :class:`Job` and of ``system``: ``size``, ``shards``, ``placement``, ``block`` (bytes), ``slot_memory``,
-        ``cores`` (of all ranks together). Other keys are ignored.
+        ``cores`` (of all ranks together), ``rates`` (a mapping of some of :class:`HostRates`). Other keys are ignored.
     system
         The machine, apart from what each row says.
     """
@@ -1017,7 +1017,9 @@ def validation_table(measured: Iterable[Mapping[str, Any]], system: System) -> l
     names = ("ranks", "density", "size", "shards", "placement", "block", "slot_memory")
     for one in measured:
         job = Job(**{name: one[name] for name in names if name in one})
-        machine = replace(system, rate_bits=one["rate_bits"], shared_cores=one.get("cores", system.shared_cores))
+        rates = replace(system.rates, **one.get("rates", {}))
+        cores = one.get("cores", system.shared_cores)
+        machine = replace(system, rate_bits=one["rate_bits"], shared_cores=cores, rates=rates)
         found = simulate(machine, job)
         error = 100 * (found.seconds / one["seconds"] - 1)
         times: Row = {"measured ms": 1e3 * one["seconds"], "simulated ms": 1e3 * found.seconds, "error %": error}
@@ -1052,6 +1054,7 @@ def read_measurements(path: Path) -> list[dict[str, Any]]:
                 "placement": case["placement"],
                 "block": case["block_size"] * 4,
                 "cores": results["machine"]["cores"],
+                "rates": {name: results["host_rates"][name] for name in ("scan", "fill", "copy")},
             }
         )
     return measured
