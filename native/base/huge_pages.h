@@ -17,9 +17,9 @@ constexpr std::size_t kHugePagesFrom = std::size_t{4} << 20;
 // memory's granularity change; a system that has none says no, which is no error.
 inline void prefer_huge_pages(std::byte* address, std::size_t size) noexcept {
   if (size < kHugePagesFrom) return;
-  static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  const std::size_t lead = (page - reinterpret_cast<std::uintptr_t>(address) % page) % page;
-  static_cast<void>(::madvise(address + lead, (size - lead) / page * page, MADV_HUGEPAGE));
+  static const auto kPage = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t lead = (kPage - reinterpret_cast<std::uintptr_t>(address) % kPage) % kPage;
+  static_cast<void>(::madvise(address + lead, (size - lead) / kPage * kPage, MADV_HUGEPAGE));
 }
 
 }  // namespace omniccl
