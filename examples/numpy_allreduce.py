@@ -23,7 +23,8 @@ def work(rank: int, session: Session, pipe: Connection) -> None:
 
         stats = communicator.stats()
         rows = np.flatnonzero(gradient.any(axis=1)).tolist()
-        print(f"rank {rank}: rows {rows}, {stats.bytes_sent:,} bytes sent, {stats.dense_bytes:,} if dense")
+        # With its end of line in one piece: the ranks share the output.
+        print(f"rank {rank}: rows {rows}, {stats.bytes_sent:,} bytes sent, {stats.dense_bytes:,} if dense\n", end="")
 
 
 def main() -> None:
