@@ -15,7 +15,17 @@ from .campaign import Campaign, Measurement, Settings, available_bytes, hosts_fo
 from .case import PLACEMENTS, Case
 from .launch import ended_in_order
 from .network import Host, reason_against
-from .options import MAX_RANKS, OUTPUT, ListOf, SizeType, file_to_write, integer, one_of, share_from_percent
+from .options import (
+    MAX_RANKS,
+    MAX_TENSORS,
+    OUTPUT,
+    ListOf,
+    SizeType,
+    file_to_write,
+    integer,
+    one_of,
+    share_from_percent,
+)
 from .options import rate as rate_option
 from .programs import PROGRAMS, Program
 from .units import size_from, size_text
@@ -72,6 +82,13 @@ _DTYPES = ("float32", "float64", "float16", "int32", "int64", "int8", "uint8")
     help="Dedicated aggregators; 0: embedded in the ranks.",
 )
 @click.option(
+    "--tensors",
+    type=ListOf(integer(1, MAX_TENSORS), "N", f"1 to {MAX_TENSORS}"),
+    default="1",
+    show_default=True,
+    help="Cut the data into so many; one call or group of calls reduces them all.",
+)
+@click.option(
     "--program",
     "program_names",
     type=ListOf(one_of(*(program.name for program in PROGRAMS)), "NAME", ", ".join(p.name for p in PROGRAMS)),
@@ -102,6 +119,7 @@ def allreduce(
     dtypes: Sequence[str],
     block_sizes: Sequence[int],
     aggregators: Sequence[int],
+    tensors: Sequence[int],
     program_names: Optional[Sequence[str]],
     rate: Optional[str],
     rounds: int,
@@ -120,7 +138,7 @@ def allreduce(
     and the memory of this machine allow for the same data. The exit status is 1 if a result was wrong or a program
     failed.
     """
-    axes = itertools.product(ranks, sizes, densities, placements, dtypes, block_sizes, aggregators)
+    axes = itertools.product(ranks, sizes, densities, placements, dtypes, block_sizes, aggregators, tensors)
     cases = tuple(dict.fromkeys(_case(*values) for values in axes))
     programs, missing = _programs(program_names)
     settings = Settings(cases, programs, rate, rounds, repetitions, warmups, seed, equal_terms, slot_memory, checksum)
@@ -128,10 +146,15 @@ def allreduce(
     return _allreduce(settings, missing, json_path, page_path)
 
 
-def _case(ranks: int, size: int, density: float, placement: str, dtype: str, block_size: int, aggregators: int) -> Case:
+def _case(
+    ranks: int, size: int, density: float, placement: str, dtype: str, block_size: int, aggregators: int, tensors: int
+) -> Case:
     if size % np.dtype(dtype).itemsize:
         raise click.UsageError(f"{size} bytes are no whole number of {dtype}")
-    return Case(ranks, size, density, placement, dtype, block_size, aggregators)
+    case = Case(ranks, size, density, placement, dtype, block_size, aggregators, tensors)
+    if case.blocks < tensors:
+        raise click.UsageError(f"{size_text(size)} have {case.blocks} blocks, too few for {tensors} tensors")
+    return case
 
 
 def _programs(names: Optional[Sequence[str]]) -> tuple[list[Program], dict[str, str]]:

@@ -25,6 +25,7 @@ from .rank import Barrier
 _TENSORS_AT_ONCE = 6  # arrays of the tensor's size that a rank holds at most
 _TENSORFLOW_BYTES = 500 << 20
 _START_SECONDS = 240.0
+_SECRET = "secret"
 # No program that works at all is slower than this.
 _LEAST_BYTES_PER_SECOND = 10e6
 
@@ -99,6 +100,8 @@ class Measurement:
         Elements of any rank's result that were not the sum.
     failure
         Why there is nothing, or no more.
+    aggregator_memory
+        Bytes that the largest of the dedicated aggregators held at most, all cases of its job together.
     """
 
     case: Case
@@ -107,6 +110,7 @@ class Measurement:
     core_seconds: list[float] = field(default_factory=list)
     wrong: int = 0
     failure: Optional[str] = None
+    aggregator_memory: int = 0
 
     @property
     def median(self) -> float:
@@ -122,6 +126,7 @@ class Measurement:
             "core_seconds": self.core_seconds,
             "wrong": self.wrong,
             "failure": self.failure,
+            "aggregator_memory": self.aggregator_memory,
         }
 
 
@@ -143,12 +148,17 @@ def needed_bytes(settings: Settings) -> int:
     return most
 
 
+def kibibytes_of(path: Path, name: str) -> int:
+    """Return an entry of one of the kernel's files of names and kibibytes."""
+    for line in path.read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1])
+    raise RuntimeError(f"{path} has no {name}")
+
+
 def available_bytes() -> int:
     """Return the memory that programs can get on this machine."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError("/proc/meminfo has no MemAvailable")
+    return kibibytes_of(Path("/proc/meminfo"), "MemAvailable") * 1024
 
 
 class Campaign:
@@ -212,7 +222,11 @@ class Campaign:
         ranks, settings = group[0].ranks, self._settings
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="omniccl-bench-")))
-            options = stack.enter_context(aggregators_for(group[0], hosts[ranks:], folder))
+            daemons = stack.enter_context(aggregators_for(group[0], hosts[ranks:], folder))
+            options: dict[str, Any] = {"slot_memory": settings.slot_memory, "checksum": settings.checksum}
+            if daemons:
+                options["aggregators"] = [daemon.place for daemon in daemons]
+                options["secret_file"] = str(folder / _SECRET)
             (folder / "session").write_bytes(Session.random().to_bytes())
             Barrier.make(folder / "barrier", ranks)
             plan = Plan(
@@ -224,17 +238,18 @@ class Campaign:
                 hosts=hosts[:ranks],
                 folder=folder,
                 seconds=self._deadline(program, group),
-                options={**options, "slot_memory": settings.slot_memory, "checksum": settings.checksum},
+                options=options,
                 environment=environment,
             )
             program.start(program, plan)
-            self._gather(group, folder, environment)
+            memory = max((daemon.peak_memory() for daemon in daemons), default=0)
+            self._gather(group, folder, environment, memory)
 
     def _deadline(self, program: Program, group: Sequence[Case]) -> float:
         turns = (self._settings.warmups + self._settings.repetitions) * len(program.modes)
         return _START_SECONDS + sum(turns * 2 * case.size * case.ranks / _LEAST_BYTES_PER_SECOND for case in group)
 
-    def _gather(self, group: Sequence[Case], folder: Path, environment: dict[str, str]) -> None:
+    def _gather(self, group: Sequence[Case], folder: Path, environment: dict[str, str], aggregator_memory: int) -> None:
         lines: dict[tuple[int, str], list[dict[str, Any]]] = defaultdict(list)
         for rank in range(group[0].ranks):
             for text in (folder / f"times.{rank}").read_text().splitlines():
@@ -243,31 +258,40 @@ class Campaign:
         for (number, mode), of_ranks in lines.items():
             measurement = self._of(group[number], mode, environment)
             measurement.wrong += sum(line["wrong"] for line in of_ranks)
+            measurement.aggregator_memory = max(measurement.aggregator_memory, aggregator_memory)
             begins = zip(*(line["begin"] for line in of_ranks))
             ends = zip(*(line["end"] for line in of_ranks))
             measurement.seconds += [(max(end) - min(begin)) / 1e9 for begin, end in zip(begins, ends)]
             measurement.core_seconds += [sum(cpu) for cpu in zip(*(line["cpu"] for line in of_ranks))]
 
 
+@dataclass(frozen=True)
+class Daemon:
+    """An aggregator that runs: where it listens, and its process."""
+
+    place: str
+    pid: int
+
+    def peak_memory(self) -> int:
+        """Return how many bytes it held at most."""
+        return kibibytes_of(Path(f"/proc/{self.pid}/status"), "VmHWM") * 1024
+
+
 @contextmanager
-def aggregators_for(case: Case, hosts: Sequence[Host], folder: Path) -> Iterator[dict[str, Any]]:
-    """Start the case's daemons; yields the options with which a program finds them."""
-    if not case.aggregators:
-        yield {}
-        return
-    secret = folder / "secret"
+def aggregators_for(case: Case, hosts: Sequence[Host], folder: Path) -> Iterator[list[Daemon]]:
+    """Run the case's daemons, with a secret that lies in ``folder``."""
+    secret = folder / _SECRET
     secret.touch(0o600)
     secret.write_text(secrets.token_hex(32))
-    places = []
     with ExitStack() as stack:
-        for number in range(case.aggregators):
-            host = hosts[number] if hosts else None
-            places.append(stack.enter_context(_daemon(host, secret, folder / f"daemon.{number}")))
-        yield {"aggregators": places, "secret_file": str(secret)}
+        yield [
+            stack.enter_context(_daemon(hosts[number] if hosts else None, secret, folder / f"daemon.{number}"))
+            for number in range(case.aggregators)
+        ]
 
 
 @contextmanager
-def _daemon(host: Optional[Host], secret: Path, log: Path) -> Iterator[str]:
+def _daemon(host: Optional[Host], secret: Path, log: Path) -> Iterator[Daemon]:
     address = host.address if host else "127.0.0.1"
     command = [
         *(host.prefix if host else ()),
@@ -284,7 +308,7 @@ def _daemon(host: Optional[Host], secret: Path, log: Path) -> Iterator[str]:
         words = process.stdout.readline().split()  # "listening on HOST:PORT"
         if not words:
             raise LaunchError(f"{' '.join(command)} did not start:\n{log.read_text()}")
-        yield words[-1]
+        yield Daemon(words[-1], process.pid)
     finally:
         end_tree(process.pid)
         process.stdout.close()

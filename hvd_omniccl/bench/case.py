@@ -40,6 +40,8 @@ class Case:
         Elements of a block.
     aggregators
         How many dedicated ones there are; 0 for embedded shards.
+    tensors
+        Into how many equal ones it is cut; together they are one operation where a program can do that.
     """
 
     ranks: int
@@ -49,6 +51,7 @@ class Case:
     dtype: str = "float32"
     block_size: int = 256
     aggregators: int = 0
+    tensors: int = 1
 
     @property
     def elements(self) -> int:
@@ -109,6 +112,12 @@ def _spread(per_block: Array, case: Case, pattern: Array, out: Array) -> None:
     rest = case.elements - whole * case.block_size
     if rest:
         out[-rest:] = per_block[-1] * pattern[:rest]
+
+
+def cut(case: Case, array: Array) -> list[Array]:
+    """Return views of the case's tensors in ``array``, which has its elements; each begins with a block."""
+    ends = np.arange(1, case.tensors) * case.blocks // case.tensors * case.block_size
+    return np.split(array, ends)
 
 
 def fill_input(case: Case, seed: int, rank: int, out: Array) -> None:

@@ -14,6 +14,7 @@ from .units import size_from
 _T = TypeVar("_T")
 
 MAX_RANKS = 64
+MAX_TENSORS = 100_000
 
 
 def integer(least: int, most: int) -> Callable[[str], int]:

@@ -7,6 +7,7 @@ import io
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,9 @@ svg {{ max-width: 100%; height: auto; }}
 """
 
 
-def case_text(case: Case) -> str:
-    """Return what distinguishes a case, in one line."""
-    parts = [f"{case.ranks} ranks", size_text(case.size), percent_text(case.density)]
+def case_text(case: Case, density: bool = True) -> str:
+    """Return what distinguishes a case, in one line, with or without its density."""
+    parts = [f"{case.ranks} ranks", size_text(case.size), *([percent_text(case.density)] if density else [])]
     default = Case(case.ranks, case.size, case.density)
     if case.placement != default.placement:
         parts.append(case.placement)
@@ -59,6 +60,8 @@ def case_text(case: Case) -> str:
         parts.append(f"blocks of {case.block_size}")
     if case.aggregators:
         parts.append(f"{case.aggregators} aggregators")
+    if case.tensors != default.tensors:
+        parts.append(f"{case.tensors} tensors")
     return ", ".join(parts)
 
 
@@ -154,7 +157,7 @@ def _series(rows: Sequence[Row]) -> dict[Any, list[Row]]:
     for row in rows:
         case = row.measurement.case
         if row.measurement.seconds:
-            series[case.ranks, case.size, case.placement, case.dtype, case.block_size, case.aggregators].append(row)
+            series[replace(case, density=1.0)].append(row)
     return series
 
 
@@ -179,7 +182,6 @@ def _plot(rows: Sequence[Row]) -> str:
     axes.legend()
     sink = io.StringIO()
     figure.savefig(sink, format="svg")
-    case = rows[0].measurement.case
-    heading = f"{case.ranks} ranks, {size_text(case.size)}"
+    heading = case_text(rows[0].measurement.case, density=False)
     svg = sink.getvalue()
     return f"<h2>{html.escape(heading)}</h2>{svg[svg.index('<svg') :]}"

@@ -38,13 +38,13 @@ def check(figures: dict[str, object], cases: int, modes: set[str]) -> None:
 
 def test_all_programs_on_loopback(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    axes = ["--ranks", "2", "--size", "4K,300K", "--density", "100,10,0", "--report", str(page)]
+    axes = ["--ranks", "2", "--size", "4K,300K", "--density", "100,10,0", "--tensors", "1,3", "--report", str(page)]
     figures = bench(tmp_path, *axes)
     stock = {"horovod-gloo", "horovod-mpi"}
     modes = {"omniccl", "gloo", "openmpi", "mpich", *stock, *(f"omniccl in {name}" for name in stock)}
-    check(figures, 6, modes)
+    check(figures, 12, modes)
     assert figures["missing"] == {}
-    assert page.read_text().count("<svg") == 2
+    assert page.read_text().count("<svg") == 4
 
 
 def test_every_kind_of_data(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hvd_omniccl.bench.campaign import Measurement, Settings, groups_of, needed_bytes
-from hvd_omniccl.bench.case import PLACEMENTS, Case, fill_expected, fill_input, masks_of
+from hvd_omniccl.bench.case import PLACEMENTS, Case, cut, fill_expected, fill_input, masks_of
 from hvd_omniccl.bench.commands import bench
 from hvd_omniccl.bench.limits import HostRates, Shares, busiest_link_bytes, host_seconds, limit_seconds
 from hvd_omniccl.bench.programs import PROGRAMS
@@ -58,6 +59,17 @@ def test_placements(case: Case) -> None:
         assert (masks == masks[0]).all()
     if case.placement == "disjoint":
         assert masks.sum(axis=0).max(initial=0) <= -(-case.ranks * count // case.blocks)
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases, st.integers(1, 9))
+def test_tensors_are_cut_at_blocks(case: Case, tensors: int) -> None:
+    case = dataclasses.replace(case, tensors=min(tensors, case.blocks))
+    array = np.arange(case.elements)
+    pieces = cut(case, array)
+    assert len(pieces) == case.tensors
+    assert np.array_equal(np.concatenate(pieces), array)
+    assert all(piece.size and piece[0] % case.block_size == 0 for piece in pieces)
 
 
 def test_clustered_blocks_have_the_density_and_lie_in_front() -> None:
@@ -154,6 +166,7 @@ def test_sizes(text: str, size: int) -> None:
         (["--placement", "here"], "allowed: random, overlapping, disjoint, clustered"),
         (["--program", "nccl"], "allowed: omniccl, gloo, horovod-gloo"),
         (["--size", "6", "--dtype", "float32"], "6 bytes are no whole number of float32"),
+        (["--size", "4K", "--tensors", "5"], "4 KiB have 4 blocks, too few for 5 tensors"),
         (["--rate", "fast"], "a rate is such as 1gbit"),
         (["--ranks", "64", "--size", "64G"], "of memory, and"),
         (["--json", "/no/such/folder/x.json"], "there is no folder /no/such/folder"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ...communicator import Communicator, Session
-from ..case import Array, Case
+from ..case import Array, Case, cut
 from . import Job, Peer
 
 _MEET_SECONDS = 60.0
@@ -32,15 +32,18 @@ class _Engine:
             loopback_only=job.interface is None,
         )
         self._communicator.connect(_exchange(self._communicator.endpoint, job))
-        self._data = self._output = np.empty(0)
+        self._output = np.empty(0)
+        self._inputs: list[Array] = []
+        self._outputs: list[Array] = []
         self._block_size = 0
 
     def prepare(self, case: Case, data: Array) -> None:
-        self._data, self._block_size = data, case.block_size
+        self._block_size = case.block_size
         self._output = np.full_like(data, 77)
+        self._inputs, self._outputs = cut(case, data), cut(case, self._output)
 
     def reduce(self, mode: str) -> None:
-        self._communicator.allreduce(self._data, self._output, block_size=self._block_size)
+        self._communicator.allreduce(self._inputs, self._outputs, block_size=self._block_size)
 
     def result(self) -> Array:
         return self._output

@@ -7,7 +7,7 @@ from typing import Optional
 
 import numpy as np
 
-from ..case import Array, Case
+from ..case import Array, Case, cut
 from . import Job, Peer
 
 
@@ -23,22 +23,20 @@ class _Gloo:
         self._context: Optional[int] = self._library.gloo_open(job.rank, job.size, str(folder).encode(), interface)
         if not self._context:
             raise self._error()
-        self._data = self._output = np.empty(0)
+        self._output = np.empty(0)
+        self._pairs: list[tuple[Array, Array]] = []
 
     def prepare(self, case: Case, data: Array) -> None:
-        self._data = data
         self._output = np.full_like(data, 77)
+        self._pairs = list(zip(cut(case, data), cut(case, self._output)))
 
     def reduce(self, mode: str) -> None:
-        status = self._library.gloo_allreduce(
-            self._context,
-            self._data.dtype.name.encode(),
-            self._data.ctypes.data,
-            self._output.ctypes.data,
-            self._data.size,
-        )
-        if status != 0:
-            raise self._error()
+        for data, output in self._pairs:
+            status = self._library.gloo_allreduce(
+                self._context, data.dtype.name.encode(), data.ctypes.data, output.ctypes.data, data.size
+            )
+            if status != 0:
+                raise self._error()
 
     def result(self) -> Array:
         return self._output

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from ... import omniccl
-from ..case import Array, Case
+from ..case import Array, Case, cut
 from . import Job, Peer
 
 
@@ -29,26 +29,31 @@ class _Horovod:
     def prepare(self, case: Case, data: Array) -> None:
         self._functions.clear()
         self._result = None
-        # Rows of one block: the plug-in's blocks follow the rows.
-        shape = (-1, case.block_size) if data.size % case.block_size == 0 else (-1,)
-        variable = tf.Variable(data.reshape(shape), trainable=False)
+        variables = [tf.Variable(_in_rows(case, one), trainable=False) for one in cut(case, data)]
         for mode, compression in self._compressions.items():
-            self._functions[mode] = _function(variable, compression, f"{mode.replace(' ', '_')}_{data.size}")
+            self._functions[mode] = _function(variables, compression, f"{mode.replace(' ', '_')}_{data.size}")
 
     def reduce(self, mode: str) -> None:
         self._result = None  # what TensorFlow gives back to the system it has to ask for again
         self._result = self._functions[mode]()
 
     def result(self) -> Array:
-        return np.asarray(self._result).reshape(-1)
+        return np.concatenate([np.asarray(one).reshape(-1) for one in self._result])
 
     def close(self) -> None:
         hvd.shutdown()
 
 
-def _function(variable: Any, compression: Any, name: str) -> Any:
+def _in_rows(case: Case, tensor: Array) -> Array:
+    """Return ``tensor`` in rows of one block, where that is possible: the plug-in's blocks follow the rows."""
+    return tensor.reshape((-1, case.block_size)) if tensor.size % case.block_size == 0 else tensor
+
+
+def _function(variables: list[Any], compression: Any, name: str) -> Any:
     def reduce() -> Any:
-        return hvd.allreduce(variable, op=hvd.Sum, compression=compression, name=name)
+        if len(variables) == 1:
+            return [hvd.allreduce(variables[0], op=hvd.Sum, compression=compression, name=name)]
+        return hvd.grouped_allreduce(variables, op=hvd.Sum, compression=compression, name=name)
 
     return tf.function(reduce)
 

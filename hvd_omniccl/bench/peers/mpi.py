@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
-from ..case import Array, Case
+from ..case import Array, Case, cut
 from . import Job, Peer
 
 
@@ -14,14 +14,16 @@ class _Mpi:
         self._communicator = MPI.COMM_WORLD
         self.rank, self.size = self._communicator.Get_rank(), self._communicator.Get_size()
         self.modes: tuple[str, ...] = (str(job.options["name"]),)
-        self._data = self._output = np.empty(0)
+        self._output = np.empty(0)
+        self._pairs: list[tuple[Array, Array]] = []
 
     def prepare(self, case: Case, data: Array) -> None:
-        self._data = data
         self._output = np.full_like(data, 77)
+        self._pairs = list(zip(cut(case, data), cut(case, self._output)))
 
     def reduce(self, mode: str) -> None:
-        self._communicator.Allreduce(self._data, self._output)
+        for data, output in self._pairs:
+            self._communicator.Allreduce(data, output)
 
     def result(self) -> Array:
         return self._output
