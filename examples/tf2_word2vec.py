@@ -139,7 +139,8 @@ def train(corpus: Corpus, args: argparse.Namespace) -> tuple[SkipGram, dict[str,
             losses.append(step(pairs, negatives))
             ends.append(time.monotonic())
         steps += count
-    seconds, sent = time.monotonic() - begin, tcp_bytes_sent() - sent
+    seconds = time.monotonic() - begin
+    sent = max(tcp_bytes_sent() - sent, stats().bytes_sent)  # the kernel does not count shared memory
     tail = losses[-max(1, len(losses) // 10) :]
     gradients = 4 * sum(variable.shape.num_elements() for variable in model.trainable_variables)
     report = {

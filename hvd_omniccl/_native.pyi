@@ -27,6 +27,7 @@ class Communicator:
         huge_pages: bool,
         kernels: str,
         loopback_only: bool,
+        transport: str,
         congestion_control: str,
         interface: str,
         first_port: int,

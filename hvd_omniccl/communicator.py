@@ -141,6 +141,9 @@ class Communicator:
         The inner loops: ``"auto"`` or one of ``available_kernels()``. All give the same bits.
     loopback_only
         Whether all ranks are on this host: listen on loopback only.
+    transport
+        What carries the data: ``"auto"`` for shared memory to peers on this host and TCP to others, ``"tcp"``, or
+        ``"shm"``. Need not be equal on all ranks.
     congestion_control
         How connections find their rate: the name of an algorithm of the kernel, ``"system"`` for its default, or
         ``"auto"``: that, but between hosts not BBR.
@@ -175,6 +178,7 @@ class Communicator:
         huge_pages: bool = True,
         kernels: str = "auto",
         loopback_only: bool = False,
+        transport: str = "auto",
         congestion_control: str = "auto",
         interface: Optional[str] = None,
         port_range: Optional[tuple[int, int]] = None,
@@ -210,6 +214,7 @@ class Communicator:
                 huge_pages=huge_pages,
                 kernels=kernels,
                 loopback_only=loopback_only,
+                transport=transport,
                 congestion_control=congestion_control,
                 interface=interface or "",
                 first_port=first_port,

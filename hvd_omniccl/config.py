@@ -193,6 +193,16 @@ SETTINGS: tuple[Setting, ...] = (
         "Listen and connect on this interface only. Unset: on those that lead to the other ranks.",
     ),
     Setting(
+        "OMNICCL_TRANSPORT",
+        "transport",
+        "word",
+        "auto",
+        _choice("auto", "tcp", "shm"),
+        "auto, tcp, shm",
+        "What carries the data. auto: shared memory between ranks, and to aggregators, of one host, TCP to others. "
+        "tcp: TCP alone. shm: shared memory alone, an error where a peer is on another host.",
+    ),
+    Setting(
         "OMNICCL_CONGESTION_CONTROL",
         "congestion_control",
         "word",
@@ -288,6 +298,7 @@ class Config:
     slot_memory: Optional[int]
     aggregators: tuple[str, ...]
     secret_file: Optional[Path]
+    transport: str
     congestion_control: str
     interface: Optional[str]
     port_range: tuple[int, int]

@@ -157,6 +157,7 @@ def _attach(module: Any, config: Config) -> tuple[str, ...]:
         slot_memory_bytes=config.slot_memory or 0,
         aggregators=list(config.aggregators),
         secret_file=str(config.secret_file or ""),
+        transport=config.transport,
         congestion_control=config.congestion_control,
         interface=config.interface or "",
         first_port=config.port_range[0],

@@ -82,8 +82,9 @@ class NumpyCommunicator {
                     const std::vector<std::string>& aggregators, const std::string& secret_file,
                     std::uint64_t slot_memory, double timeout, double connect_timeout,
                     bool checksum, bool huge_pages, const std::string& kernels, bool loopback_only,
-                    const std::string& congestion_control, const std::string& interface,
-                    std::uint16_t first_port, std::uint16_t last_port, PythonLog log) {
+                    const std::string& transport, const std::string& congestion_control,
+                    const std::string& interface, std::uint16_t first_port, std::uint16_t last_port,
+                    PythonLog log) {
     CommunicatorConfig config;
     config.rank = rank;
     config.size = size;
@@ -101,6 +102,7 @@ class NumpyCommunicator {
     config.huge_pages = huge_pages;
     config.kernels = &find_kernels(kernels);
     config.loopback_only = loopback_only;
+    config.transport = transport_named(transport);
     config.congestion_control = congestion_control;
     config.interface = interface;
     config.first_port = first_port;
@@ -240,13 +242,14 @@ PYBIND11_MODULE(_native, module) {
       .def(py::init<std::uint32_t, std::uint32_t, const py::bytes&, const py::bytes&, std::uint64_t,
                     const std::vector<std::string>&, const std::string&, std::uint64_t, double,
                     double, bool, bool, const std::string&, bool, const std::string&,
-                    const std::string&, std::uint16_t, std::uint16_t, PythonLog>(),
+                    const std::string&, const std::string&, std::uint16_t, std::uint16_t,
+                    PythonLog>(),
            py::kw_only(), py::arg("rank"), py::arg("size"), py::arg("session_id"), py::arg("key"),
            py::arg("generation"), py::arg("aggregators"), py::arg("secret_file"),
            py::arg("slot_memory"), py::arg("timeout"), py::arg("connect_timeout"),
            py::arg("checksum"), py::arg("huge_pages"), py::arg("kernels"), py::arg("loopback_only"),
-           py::arg("congestion_control"), py::arg("interface"), py::arg("first_port"),
-           py::arg("last_port"), py::arg("log"))
+           py::arg("transport"), py::arg("congestion_control"), py::arg("interface"),
+           py::arg("first_port"), py::arg("last_port"), py::arg("log"))
       .def("endpoint", &NumpyCommunicator::endpoint)
       .def("connect", &NumpyCommunicator::connect, py::arg("endpoints"))
       .def("allreduce", &NumpyCommunicator::allreduce, py::arg("dtype"), py::arg("tensors"),

@@ -5,8 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "transport/tcp/tcp_connection.h"
-#include "transport/tcp/tcp_socket.h"
+#include "transport/open_connection.h"
 
 namespace omniccl {
 namespace {
@@ -44,11 +43,8 @@ Job::Job(const Hello& first, const SlotMemory& memory, Poller& poller, std::uint
 void Job::add_worker(const Hello& hello, PeerSocket socket) {
   guarded([&] {
     Lane& lane = lanes_[hello.worker];
-    set_data_options(socket.socket.get());
-    auto connection = std::make_unique<TcpConnection>(
-        std::move(socket.socket),
-        "rank " + std::to_string(hello.worker) + " (" + socket.address + ")", memory_.chunk_bytes,
-        socket.bytes_sent, socket.bytes_received);
+    auto connection = open_connection(std::move(socket), "rank " + std::to_string(hello.worker),
+                                      terms_.size, memory_.chunk_bytes);
     if (lane.port != nullptr || state_ != State::kGathering) {
       log(LogLevel::kWarning, "closed a second connection of " + connection->peer());
       return;

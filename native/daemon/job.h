@@ -17,7 +17,7 @@
 #include "protocol/slot_memory.h"
 #include "transport/channel.h"
 #include "transport/poller.h"
-#include "transport/tcp/handshake_channel.h"
+#include "transport/socket/handshake_channel.h"
 
 namespace omniccl {
 

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "transport/tcp/acceptor.h"
+#include "transport/open_connection.h"
+#include "transport/socket/acceptor.h"
+#include "transport/socket/local_address.h"
 
 namespace omniccl {
 namespace {
@@ -17,16 +19,16 @@ constexpr Milliseconds kOneShotPause{2'000};
 constexpr std::uint64_t kStopCookie = 0;
 constexpr std::uint64_t kAcceptorCookie = 1;
 
-TcpListener listen_on(const HostPort& place) {
+Listener listen_on(const HostPort& place) {
   const std::vector<SocketAddress> addresses = resolve(place, true);
   for (std::size_t i = 0; i + 1 < addresses.size(); ++i) {
     try {
-      return TcpListener(addresses[i], kBacklog);
+      return Listener(addresses[i], kBacklog);
     } catch (const Error&) {
       continue;  // such as IPv6 on a host without it; the last one's error is told
     }
   }
-  return TcpListener(addresses.back(), kBacklog);
+  return Listener(addresses.back(), kBacklog);
 }
 
 }  // namespace
@@ -35,6 +37,7 @@ Server::Server(ServerOptions options)
     : options_(std::move(options)),
       listener_(listen_on(options_.listen)),
       registry_(options_.slot_memory_bytes, options_.threads) {
+  listen_locally();
   const KernelTable& kernels =
       options_.kernels != nullptr ? *options_.kernels : find_kernels("auto");
   for (std::size_t i = 0; i < options_.threads; ++i) {
@@ -46,6 +49,25 @@ Server::Server(ServerOptions options)
   }
 }
 
+// Without it all ranks come by TCP.
+void Server::listen_locally() {
+  std::string why_not = why_no_shared_memory();
+  try {
+    if (why_not.empty()) local_listener_.emplace(local_address_of(address()), kBacklog);
+  } catch (const Error& error) {
+    why_not = error.what();
+  }
+  if (why_not.empty()) return;
+  options_.log(LogLevel::kWarning,
+               "offers no shared memory to the ranks of this host (" + why_not + ")");
+}
+
+std::vector<const Listener*> Server::listeners() const {
+  std::vector<const Listener*> all{&listener_};
+  if (local_listener_) all.push_back(&*local_listener_);
+  return all;
+}
+
 Server::~Server() {
   for (const auto& thread : threads_) thread->stop();
 }
@@ -54,7 +76,8 @@ void Server::run(int stop) {
   Poller poller;
   poller.add(stop, kStopCookie, {});
   Acceptor acceptor(
-      poller, kAcceptorCookie, listener_, options_.key, static_cast<Admission&>(*this), kStrangers,
+      poller, kAcceptorCookie, listeners(), options_.key, static_cast<Admission&>(*this),
+      kStrangers,
       [this](const Hello& hello, PeerSocket socket) { on_peer(hello, std::move(socket)); },
       options_.log);
   for (;;) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/log.h"
@@ -12,8 +13,8 @@
 #include "encoder/kernels.h"
 #include "protocol/handshake.h"
 #include "transport/poller.h"
-#include "transport/tcp/host_port.h"
-#include "transport/tcp/tcp_socket.h"
+#include "transport/socket/host_port.h"
+#include "transport/socket/stream_socket.h"
 
 namespace omniccl {
 
@@ -46,9 +47,12 @@ class Server final : private Admission {
   void admit(const Hello& hello) override;
   void on_peer(const Hello& hello, PeerSocket socket);
   bool one_shot_done(Clock::time_point now);
+  void listen_locally();
+  std::vector<const Listener*> listeners() const;
 
   ServerOptions options_;
-  TcpListener listener_;
+  Listener listener_;
+  std::optional<Listener> local_listener_;  // for the ranks of this host
   JobRegistry registry_;
   bool any_job_ = false;
   Clock::time_point last_busy_;

@@ -19,9 +19,10 @@
 #include "protocol/limits.h"
 #include "protocol/slot_memory.h"
 #include "transport/channel.h"
+#include "transport/open_connection.h"
 #include "transport/poller.h"
-#include "transport/tcp/tcp_connection.h"
-#include "transport/tcp/tcp_socket.h"
+#include "transport/socket/local_address.h"
+#include "transport/socket/stream_socket.h"
 #include "worker/result_decoder.h"
 #include "worker/shard_link.h"
 #include "worker/shard_map.h"
@@ -65,6 +66,13 @@ void prefer_huge_outputs(const Reduction& reduction) {
   }
 }
 
+// `address` before all others; the last one gives way when there are too many.
+void put_first(const SocketAddress& address, Endpoint& endpoint) {
+  auto& addresses = endpoint.addresses;
+  std::copy_backward(addresses.begin(), addresses.end() - 1, addresses.end());
+  addresses.front() = address;
+}
+
 std::string join(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
@@ -92,6 +100,9 @@ class Communicator::Impl final : private LocalWorker {
   };
 
   bool dedicated() const { return !config_.aggregators.empty(); }
+  void choose_transport();
+  void listen();
+  void stop_listening();
   std::uint32_t shards() const;
   // How long no progress is borne.
   Milliseconds patience() const {
@@ -99,6 +110,9 @@ class Communicator::Impl final : private LocalWorker {
   }
   Hello hello() const;
   std::vector<ConnectTarget> targets(Span<const Endpoint> endpoints) const;
+  std::vector<SocketAddress> ways_to(const HostPort& aggregator) const;
+  void check_transport(ConnectTarget& target) const;
+  std::vector<const Listener*> listeners() const;
   void open_lanes(MeshSockets sockets, const std::vector<ConnectTarget>& targets);
   template <typename FramesTo>
   void add_lane(FramesTo& end, ShardLink* link, WorkerPort* port);
@@ -126,7 +140,8 @@ class Communicator::Impl final : private LocalWorker {
   LogSink log_;  // as configured, but it never throws
   SlotMemory memory_;
   std::optional<Shard> shard_;  // this rank's, where shards are embedded
-  std::optional<TcpListener> listener_;
+  std::optional<Listener> listener_;
+  std::optional<Listener> local_listener_;  // for the ranks of this host
   Endpoint endpoint_;
   Poller poller_;
   std::vector<std::unique_ptr<ShardLink>> links_;  // to all shards but this rank's own
@@ -157,15 +172,37 @@ Communicator::Impl::Impl(CommunicatorConfig config)
       log_([this](LogLevel level, const std::string& text) { log(level, text); }),
       memory_(dedicated() ? SlotMemory::dedicated(config_.slot_memory_bytes, config_.size)
                           : SlotMemory::embedded(config_.slot_memory_bytes, config_.size)) {
+  choose_transport();
   if (dedicated()) return;
   shard_.emplace(config_.size, memory_, *config_.kernels, config_.payload_checksum);
+  listen();
+}
+
+void Communicator::Impl::choose_transport() {
+  if (config_.transport == Transport::kTcp || config_.size == 1) return;
+  const std::string why_not = why_no_shared_memory();
+  if (why_not.empty()) return;
+  if (config_.transport == Transport::kShm) {
+    throw Error(ErrorKind::kPrecondition,
+                "OMNICCL_TRANSPORT is shm, but this host gives no memory to share: " + why_not);
+  }
+  log(LogLevel::kWarning, "this host gives no memory to share (" + why_not + "): TCP is used");
+  config_.transport = Transport::kTcp;
+}
+
+void Communicator::Impl::listen() {
+  const int backlog = static_cast<int>(config_.size) + 128;
   NetworkOptions network;
   network.loopback_only = config_.loopback_only;
   network.interface = config_.interface;
   network.first_port = config_.first_port;
   network.last_port = config_.last_port;
-  listener_.emplace(network, static_cast<int>(config_.size) + 128);
+  listener_.emplace(network, backlog);
   endpoint_ = listener_->endpoint();
+  if (config_.transport == Transport::kTcp) return;
+  const SocketAddress local = random_local_address();
+  local_listener_.emplace(local, backlog);
+  put_first(local, endpoint_);
 }
 
 std::uint32_t Communicator::Impl::shards() const {
@@ -195,17 +232,51 @@ std::vector<ConnectTarget> Communicator::Impl::targets(Span<const Endpoint> endp
   const auto add = [&](std::uint32_t shard, std::string name, std::vector<SocketAddress> places) {
     targets.push_back({std::move(name), std::move(places), hello()});
     targets.back().hello.shard = shard;
+    check_transport(targets.back());
   };
   for (std::uint32_t shard = 0; shard < shards(); ++shard) {
     if (dedicated()) {
       const HostPort& place = config_.aggregators[shard];
-      add(shard, "aggregator " + place.to_string(), resolve(place, false));
+      add(shard, "aggregator " + place.to_string(), ways_to(place));
     } else if (shard != config_.rank) {
       add(shard, "rank " + std::to_string(shard),
           candidate_addresses(endpoint_, endpoints[shard], has_route));
     }
   }
   return targets;
+}
+
+std::vector<SocketAddress> Communicator::Impl::ways_to(const HostPort& aggregator) const {
+  std::vector<SocketAddress> ways;
+  const std::vector<SocketAddress> addresses = resolve(aggregator, false);
+  for (const SocketAddress& address : addresses) {
+    for (const SocketAddress& way : local_ways_to(address)) ways.push_back(way);
+  }
+  ways.insert(ways.end(), addresses.begin(), addresses.end());
+  return ways;
+}
+
+// Leaves the addresses that the chosen transport allows.
+void Communicator::Impl::check_transport(ConnectTarget& target) const {
+  if (config_.transport == Transport::kAuto) return;
+  const bool shared_memory = config_.transport == Transport::kShm;
+  auto& addresses = target.addresses;
+  addresses.erase(std::remove_if(addresses.begin(), addresses.end(),
+                                 [&](const SocketAddress& address) {
+                                   return address.is_local() != shared_memory;
+                                 }),
+                  addresses.end());
+  if (!addresses.empty() || !shared_memory) return;
+  throw Error(ErrorKind::kPrecondition, "OMNICCL_TRANSPORT is shm, but " + target.name +
+                                            " is on another host or offers no shared memory; set "
+                                            "it to auto, or to shm on all ranks of one host");
+}
+
+std::vector<const Listener*> Communicator::Impl::listeners() const {
+  std::vector<const Listener*> all;
+  if (listener_) all.push_back(&*listener_);
+  if (local_listener_) all.push_back(&*local_listener_);
+  return all;
 }
 
 void Communicator::Impl::connect(Span<const Endpoint> endpoints) {
@@ -219,26 +290,28 @@ void Communicator::Impl::connect(Span<const Endpoint> endpoints) {
     const std::vector<ConnectTarget> peers = targets(endpoints);
     std::vector<SocketAddress> sources;
     if (!config_.interface.empty()) sources = interface_addresses(config_.interface);
-    Mesh mesh(hello(), config_.credentials.key, listener_ ? &*listener_ : nullptr, log_,
-              config_.interrupted);
+    Mesh mesh(hello(), config_.credentials.key, listeners(), log_, config_.interrupted);
     open_lanes(mesh.connect(peers, std::move(sources), deadline), peers);
     if (dedicated()) wait_for_all_ranks(deadline + kShardSpeaksFirst);
   } catch (const std::exception& error) {
-    listener_.reset();
+    stop_listening();
     failure_ = as_error(error);
     throw Error(*failure_);
   }
-  listener_.reset();  // nobody else may come
+  stop_listening();  // nobody else may come
   connected_ = true;
+}
+
+void Communicator::Impl::stop_listening() {
+  listener_.reset();
+  local_listener_.reset();
 }
 
 void Communicator::Impl::open_lanes(MeshSockets sockets,
                                     const std::vector<ConnectTarget>& targets) {
   const auto open = [&](PeerSocket& peer, const std::string& name) {
-    set_data_options(peer.socket.get(), config_.congestion_control);
-    return std::make_unique<TcpConnection>(std::move(peer.socket), name + " (" + peer.address + ")",
-                                           memory_.chunk_bytes, peer.bytes_sent,
-                                           peer.bytes_received);
+    return open_connection(std::move(peer), name, config_.size, memory_.chunk_bytes,
+                           config_.congestion_control);
   };
   for (std::size_t i = 0; i < targets.size(); ++i) {
     links_.push_back(std::make_unique<ShardLink>(

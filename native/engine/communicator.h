@@ -31,7 +31,8 @@
 #include "encoder/tensor_view.h"
 #include "protocol/handshake.h"
 #include "transport/endpoint.h"
-#include "transport/tcp/host_port.h"
+#include "transport/socket/host_port.h"
+#include "transport/transport_choice.h"
 
 namespace omniccl {
 
@@ -48,12 +49,15 @@ struct CommunicatorConfig {
   // Bytes of aggregation memory of a shard, 0 for the default. Equal on all ranks. A chunk is at
   // most slot_memory_bytes / (2 size), or / (2 (size + 1)) with aggregators.
   std::uint64_t slot_memory_bytes = 0;
-  bool payload_checksum = true;             // CRC32C over block bytes too, not only headers
-  bool huge_pages = true;                   // ask the system for them where a large output is new
-  bool loopback_only = false;               // all ranks are on this host: listen on loopback only
-  std::string interface;                    // listen and connect on this one only; empty: on all
-  std::string congestion_control = "auto";  // of data connections (transport/tcp/tcp_socket.h)
-  std::uint16_t first_port = 0;             // range to listen in, both ends included; 0: any port
+  // What carries the data; need not be equal on all ranks.
+  Transport transport = Transport::kAuto;
+  bool payload_checksum = true;  // CRC32C over block bytes too, not only headers
+  bool huge_pages = true;        // ask the system for them where a large output is new
+  bool loopback_only = false;    // all ranks are on this host: listen on loopback only
+  std::string interface;         // listen and connect on this one only; empty: on all
+  std::string congestion_control =
+      "auto";                    // of data connections (transport/socket/stream_socket.h)
+  std::uint16_t first_port = 0;  // range to listen in, both ends included; 0: any port
   std::uint16_t last_port = 0;
   Milliseconds timeout{30'000};          // no progress inside an operation for this long: failure
   Milliseconds connect_timeout{10'000};  // for connect() as a whole
@@ -79,8 +83,8 @@ struct Reduction {
 class Communicator {
  public:
   // Throws Error(kSystem) when no listener can be opened, Error(kInvalidArgument) for an impossible
-  // rank or size, Error(kPrecondition) when there is not that much memory, no such interface, or no
-  // port left in the range.
+  // rank or size, Error(kPrecondition) when there is not that much memory, no memory to share where
+  // shared memory alone is wanted, no such interface, or no port left in the range.
   explicit Communicator(CommunicatorConfig config);
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -93,7 +97,8 @@ class Communicator {
   // Connects to every shard; `endpoints[r]` is rank r's, and does not matter where shards are
   // dedicated. Returns when all connections are authenticated both ways and all ranks are there.
   // Throws Error(kPeerFailure), naming who is missing, after
-  // connect_timeout, Error(kPrecondition) when a peer has another key, version or size.
+  // connect_timeout, Error(kPrecondition) when a peer has another key, version or size, or is on
+  // another host where shared memory alone is wanted.
   void connect(Span<const Endpoint> endpoints);
 
   // Sums over all ranks, adding in rank order. When it returns or throws, nothing of ours touches

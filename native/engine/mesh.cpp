@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "transport/tcp/acceptor.h"
+#include "transport/socket/acceptor.h"
 
 namespace omniccl {
 namespace {
@@ -15,11 +15,11 @@ constexpr std::size_t kMaxPendingStrangers = 64;
 
 }  // namespace
 
-Mesh::Mesh(const Hello& hello, const SecretKey& key, const TcpListener* listener,
+Mesh::Mesh(const Hello& hello, const SecretKey& key, std::vector<const Listener*> listeners,
            const LogSink& log, const std::function<void()>& interrupted)
     : hello_(hello),
       key_(key),
-      listener_(listener),
+      listeners_(std::move(listeners)),
       log_(log),
       interrupted_(interrupted),
       from_worker_(hello.terms.size) {}
@@ -29,10 +29,10 @@ MeshSockets Mesh::connect(const std::vector<ConnectTarget>& targets,
   Poller poller;
   Connector connector(poller, 0, key_, targets, std::move(sources), deadline);
   std::optional<Acceptor> acceptor;
-  if (listener_ != nullptr) {
+  if (!listeners_.empty()) {
     const std::size_t most = hello_.terms.size + kMaxPendingStrangers;
     acceptor.emplace(
-        poller, targets.size(), *listener_, key_, static_cast<Admission&>(*this),
+        poller, targets.size(), listeners_, key_, static_cast<Admission&>(*this),
         Acceptor::Limits{most, most},
         [this](const Hello& peer, PeerSocket socket) {
           from_worker_[peer.worker] = std::move(socket);
@@ -82,7 +82,7 @@ void Mesh::admit(const Hello& hello) {
 
 bool Mesh::complete(const Connector& connector) const {
   if (!connector.complete()) return false;
-  if (listener_ == nullptr) return true;
+  if (listeners_.empty()) return true;
   for (std::uint32_t rank = 0; rank < from_worker_.size(); ++rank) {
     if (rank != hello_.worker && !from_worker_[rank].socket) return false;
   }
@@ -96,7 +96,7 @@ std::string Mesh::describe_missing(const Connector& connector,
     if (connector.connected(target)) continue;
     text += " " + targets[target].name + " cannot be reached (" + connector.trouble(target) + ");";
   }
-  for (std::uint32_t rank = 0; listener_ != nullptr && rank < from_worker_.size(); ++rank) {
+  for (std::uint32_t rank = 0; !listeners_.empty() && rank < from_worker_.size(); ++rank) {
     if (rank == hello_.worker || from_worker_[rank].socket) continue;
     text += " rank " + std::to_string(rank) + " did not connect to this rank;";
   }

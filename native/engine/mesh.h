@@ -12,9 +12,9 @@
 #include "protocol/handshake.h"
 #include "transport/endpoint.h"
 #include "transport/poller.h"
-#include "transport/tcp/connector.h"
-#include "transport/tcp/handshake_channel.h"
-#include "transport/tcp/tcp_socket.h"
+#include "transport/socket/connector.h"
+#include "transport/socket/handshake_channel.h"
+#include "transport/socket/stream_socket.h"
 
 namespace omniccl {
 
@@ -26,10 +26,10 @@ struct MeshSockets {
 class Mesh final : private Admission {
  public:
   // `hello` is what this rank says of itself; its shard, if it listens, has the rank's number.
-  // `listener` is null where shards are dedicated. `interrupted` is called at every tick of a wait,
-  // gives up when it throws, and may be empty. All references must outlive it.
-  Mesh(const Hello& hello, const SecretKey& key, const TcpListener* listener, const LogSink& log,
-       const std::function<void()>& interrupted);
+  // There are no `listeners` where shards are dedicated. `interrupted` is called at every tick of a
+  // wait, gives up when it throws, and may be empty. All references must outlive it.
+  Mesh(const Hello& hello, const SecretKey& key, std::vector<const Listener*> listeners,
+       const LogSink& log, const std::function<void()>& interrupted);
 
   // Tries the addresses of each target in turn, again and again. Throws Error(kPeerFailure), naming
   // who is missing and why, at `deadline`; Error(kPrecondition) as soon as a target refuses.
@@ -46,7 +46,7 @@ class Mesh final : private Admission {
 
   Hello hello_;
   const SecretKey& key_;
-  const TcpListener* listener_;
+  std::vector<const Listener*> listeners_;
   const LogSink& log_;
   const std::function<void()>& interrupted_;
   std::vector<PeerSocket> from_worker_;  // [rank]

@@ -9,7 +9,7 @@ std::string probe_aggregator(const HostPort& place, const SecretKey& key, Millis
   Hello hello;
   hello.role = Hello::Role::kProbe;
   const LogSink no_log;
-  Mesh mesh(hello, key, nullptr, no_log, interrupted);
+  Mesh mesh(hello, key, {}, no_log, interrupted);
   const MeshSockets sockets =
       mesh.connect({{"aggregator " + place.to_string(), resolve(place, false), hello}}, {},
                    Clock::now() + timeout);

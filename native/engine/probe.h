@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "protocol/handshake.h"
-#include "transport/tcp/host_port.h"
+#include "transport/socket/host_port.h"
 
 namespace omniccl {
 

@@ -75,6 +75,7 @@ CommunicatorConfig communicator_config(const hvd::Controller& controller,
   if (!settings.aggregators.empty()) {
     config.credentials.key = read_secret_file(settings.secret_file);
   }
+  config.transport = settings.transport;
   config.congestion_control = settings.congestion_control;
   config.interface = settings.interface;
   config.first_port = settings.first_port;

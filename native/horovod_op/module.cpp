@@ -33,11 +33,12 @@ Intercept intercept_from(const std::string& name) {
 py::list attach_from_python(const std::string& library_path, const std::string& intercept,
                             std::uint32_t block_elements, std::uint64_t slot_memory_bytes,
                             const std::vector<std::string>& aggregators,
-                            const std::string& secret_file, const std::string& congestion_control,
-                            const std::string& interface, std::uint16_t first_port,
-                            std::uint16_t last_port, bool payload_checksum, bool huge_pages,
-                            double timeout_seconds, double connect_timeout_seconds,
-                            const std::string& kernels, const std::string& package_version) {
+                            const std::string& secret_file, const std::string& transport,
+                            const std::string& congestion_control, const std::string& interface,
+                            std::uint16_t first_port, std::uint16_t last_port,
+                            bool payload_checksum, bool huge_pages, double timeout_seconds,
+                            double connect_timeout_seconds, const std::string& kernels,
+                            const std::string& package_version) {
   Settings settings;
   settings.intercept = intercept_from(intercept);
   settings.block_elements = block_elements;
@@ -46,6 +47,7 @@ py::list attach_from_python(const std::string& library_path, const std::string& 
     settings.aggregators.push_back(parse_host_port(place));
   }
   settings.secret_file = secret_file;
+  settings.transport = transport_named(transport);
   settings.congestion_control = congestion_control;
   settings.interface = interface;
   settings.first_port = first_port;
@@ -129,10 +131,11 @@ PYBIND11_MODULE(_horovod_adapter, module) {
   module.doc() = "The hook of hvd_omniccl in Horovod's CPU allreduce.";
   module.def("attach", &attach_from_python, py::arg("library_path"), py::kw_only(),
              py::arg("intercept"), py::arg("block_elements"), py::arg("slot_memory_bytes"),
-             py::arg("aggregators"), py::arg("secret_file"), py::arg("congestion_control"),
-             py::arg("interface"), py::arg("first_port"), py::arg("last_port"),
-             py::arg("payload_checksum"), py::arg("huge_pages"), py::arg("timeout_seconds"),
-             py::arg("connect_timeout_seconds"), py::arg("kernels"), py::arg("package_version"));
+             py::arg("aggregators"), py::arg("secret_file"), py::arg("transport"),
+             py::arg("congestion_control"), py::arg("interface"), py::arg("first_port"),
+             py::arg("last_port"), py::arg("payload_checksum"), py::arg("huge_pages"),
+             py::arg("timeout_seconds"), py::arg("connect_timeout_seconds"), py::arg("kernels"),
+             py::arg("package_version"));
   module.def("stats", &stats_for_python);
   module.def("reset_stats", [] { Hook::instance().totals().reset(); });
   module.def("build_info", &build_info);

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "transport/tcp/host_port.h"
+#include "transport/socket/host_port.h"
+#include "transport/transport_choice.h"
 
 namespace omniccl::horovod_op {
 
@@ -22,6 +23,7 @@ struct Settings {
   std::uint64_t slot_memory_bytes = 0;
   std::vector<HostPort> aggregators;  // dedicated shards; none: embedded ones
   std::string secret_file;            // with aggregators
+  Transport transport = Transport::kAuto;
   std::string congestion_control = "auto";
   std::string interface;         // to listen and connect on; empty: any
   std::uint16_t first_port = 0;  // range to listen in; 0: any port

@@ -5,8 +5,12 @@
 namespace omniccl {
 
 Channel::Channel(Poller& poller, std::uint64_t cookie, Connection& connection, FrameSink& sink)
-    : poller_(poller), cookie_(cookie), connection_(connection), sink_(sink) {
-  poller_.add(connection_.descriptor(), cookie_, {});
+    : poller_(poller),
+      cookie_(cookie),
+      connection_(connection),
+      sink_(sink),
+      polled_(connection.interest({})) {
+  poller_.add(connection_.descriptor(), cookie_, polled_);
 }
 
 Channel::~Channel() { unregister(); }
@@ -27,12 +31,15 @@ bool Channel::flush() {
     }
     throw Error(error.kind(), connection_.peer() + " " + error.what());
   }
-  const bool want_write = connection_.unsent_frames() != 0;
-  if (want_write != polled_for_write_ && !closed_) {
-    poller_.modify(connection_.descriptor(), cookie_, {true, want_write});
-    polled_for_write_ = want_write;
-  }
+  poll_for({true, connection_.unsent_frames() != 0});
   return moved;
+}
+
+void Channel::poll_for(Poller::Interest wanted) {
+  const Poller::Interest interest = connection_.interest(wanted);
+  if (!registered_ || (interest.read == polled_.read && interest.write == polled_.write)) return;
+  poller_.modify(connection_.descriptor(), cookie_, interest);
+  polled_ = interest;
 }
 
 bool Channel::receive() {
@@ -61,7 +68,8 @@ void Channel::abort(const Error& cause) {
   encode_abort({cause.kind(), cause.what()}, frame.begin());
   frame.finish(FrameKind::kAbort, {}, std::nullopt);
   connection_.submit();
-  if (registered_) poller_.modify(connection_.descriptor(), cookie_, {false, true});
+  connection_.stop_receiving();
+  poll_for({false, true});
 }
 
 bool Channel::drain() noexcept {

@@ -38,13 +38,14 @@ class Channel {
   const Connection& connection() const { return connection_; }
 
  private:
+  void poll_for(Poller::Interest wanted);
   void unregister() noexcept;
 
   Poller& poller_;
   std::uint64_t cookie_;
   Connection& connection_;
   FrameSink& sink_;
-  bool polled_for_write_ = false;
+  Poller::Interest polled_;
   bool registered_ = true;
   bool closed_ = false;
 };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "protocol/frame.h"
+#include "transport/poller.h"
 
 namespace omniccl {
 
@@ -46,7 +47,8 @@ class Connection {
   // Hands queued bytes to the fabric until it takes no more. Returns whether any moved.
   // Throws Error(kPeerFailure) when the peer is gone.
   virtual bool flush() = 0;
-  // Takes what has arrived, a bounded amount at a time. Returns whether any bytes moved.
+  // Takes what has arrived, a bounded amount at a time. Returns whether any bytes moved. After it
+  // comes flush() before the next wait: what arrived may be that there is room again.
   // Throws Error(kPeerFailure) when the peer sent something malformed.
   virtual bool receive(FrameSink& sink) = 0;
   // Set by receive() once nothing more will come; whether something is missing is not for the
@@ -59,8 +61,11 @@ class Connection {
   // abort can follow at once; and drops everything and sends no more.
   virtual void drop_unstarted() = 0;
   virtual void close_sending() noexcept = 0;
-  // For a Poller.
+  // Likewise: receive() is not called any more.
+  virtual void stop_receiving() noexcept = 0;
+  // For a Poller: what to register, and what to look for there to learn of what is `wanted`.
   virtual int descriptor() const = 0;
+  virtual Poller::Interest interest(Poller::Interest wanted) const = 0;
   virtual const std::string& peer() const = 0;  // "rank 2 (10.0.0.3:40001)", for messages
   virtual TrafficCounts traffic() const = 0;
 };

@@ -28,12 +28,14 @@ bool SocketAddress::is_loopback() const {
 }
 
 std::string SocketAddress::host() const {
+  if (is_local()) return "shared memory";
   std::array<char, INET6_ADDRSTRLEN> text{};
   ::inet_ntop(family == 6 ? AF_INET6 : AF_INET, ip.data(), text.data(), text.size());
   return text.data();
 }
 
 std::string SocketAddress::to_string() const {
+  if (is_local()) return host();
   return (family == 6 ? "[" + host() + "]" : host()) + ":" + std::to_string(port);
 }
 
@@ -42,16 +44,18 @@ std::vector<SocketAddress> candidate_addresses(
     const std::function<bool(const SocketAddress&)>& has_route) {
   const bool same_host = local.host_identity == peer.host_identity;
   const auto preference = [&](const SocketAddress& address) {
-    if (address.is_loopback()) return 0;
+    if (address.is_local()) return 0;
+    if (address.is_loopback()) return 1;
     const bool shared = std::any_of(
         local.addresses.begin(), local.addresses.end(),
         [&](const SocketAddress& own) { return !own.is_loopback() && same_prefix(own, address); });
-    if (shared) return 1;
-    return has_route(address) ? 2 : 3;
+    if (shared) return 2;
+    return has_route(address) ? 3 : 4;
   };
   std::vector<SocketAddress> candidates;
   for (const SocketAddress& address : peer.addresses) {
-    if (address.family == 0 || (address.is_loopback() && !same_host)) continue;
+    const bool host_only = address.is_local() || address.is_loopback();
+    if (address.family == 0 || (host_only && !same_host)) continue;
     candidates.push_back(address);
   }
   std::stable_sort(candidates.begin(), candidates.end(),

@@ -168,7 +168,7 @@ TEST(DedicatedFailure, OfARankThatTakesNoPartNamesIt) {
   EXPECT_LT(steady_clock::now() - begin, impatient().timeout + kAllowance);
   for (const std::uint32_t rank : {0U, 2U}) {
     EXPECT_TRUE(contains(errors[rank], "OMNICCL_TIMEOUT") &&
-                contains(errors[rank], "waits for rank 1 (127.0.0.1:"))
+                contains(errors[rank], std::string("waits for rank 1 ") + place_shown()))
         << errors[rank];
   }
 }

@@ -6,7 +6,7 @@
 #include "support/failures.h"
 #include "support/ranks.h"
 #include "support/reference.h"
-#include "transport/tcp/tcp_socket.h"
+#include "transport/socket/stream_socket.h"
 
 namespace omniccl::testing {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "support/ranks.h"
 #include "transport/endpoint.h"
-#include "transport/tcp/host_port.h"
-#include "transport/tcp/tcp_socket.h"
+#include "transport/socket/host_port.h"
+#include "transport/socket/stream_socket.h"
 
 namespace omniccl::testing {
 namespace {
@@ -72,11 +72,11 @@ TEST(SocketAddress, IsWrittenAsPeopleWriteIt) {
   EXPECT_FALSE(address.is_loopback());
 }
 
-TEST(TcpListener, PublishesItsPortOnEveryAddress) {
+TEST(Listener, PublishesItsPortOnEveryAddress) {
   NetworkOptions loopback_only;
   loopback_only.loopback_only = true;
-  const TcpListener everywhere(NetworkOptions{}, 4);
-  const TcpListener local(loopback_only, 4);
+  const Listener everywhere(NetworkOptions{}, 4);
+  const Listener local(loopback_only, 4);
   EXPECT_EQ(everywhere.endpoint().host_identity, local.endpoint().host_identity);
   EXPECT_EQ(local.endpoint().addresses[1].family, 0);
   EXPECT_TRUE(local.endpoint().addresses[0].is_loopback());
@@ -87,10 +87,10 @@ TEST(TcpListener, PublishesItsPortOnEveryAddress) {
   }
 }
 
-TEST(TcpListener, OfOneInterfacePublishesOneAddressOfIt) {
+TEST(Listener, OfOneInterfacePublishesOneAddressOfIt) {
   NetworkOptions options;
   options.interface = "lo";
-  const TcpListener listener(options, 4);
+  const Listener listener(options, 4);
   EXPECT_TRUE(listener.endpoint().addresses[0].is_loopback());
   EXPECT_EQ(listener.endpoint().addresses[1].family, 0);
   EXPECT_EQ(listener.endpoint().addresses[0].to_string(), listener.address().to_string());
@@ -106,29 +106,29 @@ std::string error_of(Function&& function) {
   }
 }
 
-TEST(TcpListener, OfAnUnknownInterfaceNamesThoseThatExist) {
+TEST(Listener, OfAnUnknownInterfaceNamesThoseThatExist) {
   NetworkOptions options;
   options.interface = "nonesuch0";
-  const std::string error = error_of([&] { TcpListener(options, 4); });
+  const std::string error = error_of([&] { Listener(options, 4); });
   EXPECT_NE(error.find("nonesuch0"), std::string::npos) << error;
   EXPECT_NE(error.find("there are: "), std::string::npos) << error;
   EXPECT_NE(error.find("lo", error.find("there are: ")), std::string::npos) << error;
 }
 
-TEST(TcpListener, TakesTheFirstFreePortOfARangeAndSaysWhenThereIsNone) {
+TEST(Listener, TakesTheFirstFreePortOfARangeAndSaysWhenThereIsNone) {
   // A range that is free: three ports after one that the system gave us, tried until they are.
   for (int attempt = 0; attempt < 20; ++attempt) {
     NetworkOptions options;
     options.loopback_only = true;
-    options.first_port = TcpListener(options, 4).address().port;
+    options.first_port = Listener(options, 4).address().port;
     if (options.first_port > 65'000) continue;
     options.last_port = static_cast<std::uint16_t>(options.first_port + 1);
     try {
-      const TcpListener first(options, 4);
-      const TcpListener second(options, 4);
+      const Listener first(options, 4);
+      const Listener second(options, 4);
       if (first.address().port != options.first_port) continue;  // somebody else took it
       EXPECT_EQ(second.address().port, options.last_port);
-      const std::string error = error_of([&] { TcpListener(options, 4); });
+      const std::string error = error_of([&] { Listener(options, 4); });
       EXPECT_NE(error.find("OMNICCL_PORT_RANGE"), std::string::npos) << error;
       EXPECT_NE(error.find(std::to_string(options.last_port)), std::string::npos) << error;
       return;
@@ -139,11 +139,11 @@ TEST(TcpListener, TakesTheFirstFreePortOfARangeAndSaysWhenThereIsNone) {
   FAIL() << "no two free ports in a row";
 }
 
-TEST(TcpListener, OnATakenAddressSaysWhich) {
+TEST(Listener, OnATakenAddressSaysWhich) {
   SocketAddress address = ipv4(127, 0, 0, 1, 8);
   address.port = 0;
-  const TcpListener first(address, 4);
-  const std::string error = error_of([&] { TcpListener(first.address(), 4); });
+  const Listener first(address, 4);
+  const std::string error = error_of([&] { Listener(first.address(), 4); });
   EXPECT_NE(error.find(first.address().to_string()), std::string::npos) << error;
 }
 

@@ -17,7 +17,8 @@ DEADLINE_SECONDS = 90
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_a_killed_rank_ends_the_others_with_our_message(size: int, tmp_path: Path) -> None:
-    with ranks_by_hand(size, HERE / "rank_killed.py", tmp_path) as ranks:
+    extra = {"OMNICCL_TRANSPORT": "tcp"}  # whose bytes tell it when it is in the middle
+    with ranks_by_hand(size, HERE / "rank_killed.py", tmp_path, extra) as ranks:
         deadline = time.monotonic() + DEADLINE_SECONDS
         *survivors, killed = ranks
         assert killed.wait(deadline) == -signal.SIGKILL, killed.output()

@@ -63,6 +63,7 @@ def test_the_installed_adapter_fits() -> None:
         last_port=0,
         payload_checksum=True,
         huge_pages=True,
+        transport="auto",
         congestion_control="auto",
         timeout_seconds=1.0,
         connect_timeout_seconds=1.0,

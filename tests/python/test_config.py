@@ -19,6 +19,7 @@ def test_defaults() -> None:
     assert config.connect_timeout == 10.0
     assert config.checksum is True
     assert config.huge_pages is True
+    assert config.transport == "auto"
     assert config.congestion_control == "auto"
     assert config.kernels == "auto"
     assert config.horovod_source is None
@@ -42,6 +43,7 @@ def test_defaults() -> None:
         ("OMNICCL_BLOCK_SIZE", "", "block_size", None),
         ("OMNICCL_IFACE", "eth0", "interface", "eth0"),
         ("OMNICCL_CONGESTION_CONTROL", "bbr", "congestion_control", "bbr"),
+        ("OMNICCL_TRANSPORT", "shm", "transport", "shm"),
         ("OMNICCL_HUGE_PAGES", "off", "huge_pages", False),
         ("OMNICCL_PORT_RANGE", "40000-40100", "port_range", (40000, 40100)),
         ("OMNICCL_PORT_RANGE", "40000", "port_range", (40000, 40000)),
@@ -56,6 +58,7 @@ def test_values(name: str, text: str, field: str, value: object) -> None:
     ("name", "text"),
     [
         ("OMNICCL_INTERCEPT", "some"),
+        ("OMNICCL_TRANSPORT", "udp"),
         ("OMNICCL_BLOCK_SIZE", "0"),
         ("OMNICCL_BLOCK_SIZE", "65537"),
         ("OMNICCL_BLOCK_SIZE", "many"),

@@ -61,11 +61,11 @@ def algorithms() -> set[str]:
 def test_congestion_control() -> None:
     default = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
     for wanted in ("auto", "system", "reno"):
-        with Ranks(2, congestion_control=wanted):
+        with Ranks(2, transport="tcp", congestion_control=wanted):
             found = algorithms()
         assert found == {"reno" if wanted == "reno" else default}, wanted  # on loopback auto changes nothing
 
 
 def test_an_unknown_congestion_control_is_refused() -> None:
     with pytest.raises(SettingError, match=r"OMNICCL_CONGESTION_CONTROL is fastest.*allowed: auto, system, "):
-        Ranks(2, congestion_control="fastest")
+        Ranks(2, transport="tcp", congestion_control="fastest")

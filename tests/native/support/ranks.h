@@ -1,6 +1,7 @@
-// Several ranks in one process: a thread each, connected over loopback.
+// Several ranks in one process: a thread each, connected over loopback or shared memory.
 #pragma once
 
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -29,6 +30,17 @@ inline std::vector<std::string> on_each_rank(std::uint32_t size,
   return errors;
 }
 
+// What the suite runs over: each runs once for each (CMakeLists.txt).
+inline Transport transport_under_test() {
+  const char* const name = std::getenv("OMNICCL_TEST_TRANSPORT");
+  return name == nullptr ? Transport::kAuto : transport_named(name);
+}
+
+// How a peer that is connected over it is named, behind its rank.
+inline const char* place_shown() {
+  return transport_under_test() == Transport::kTcp ? "(127.0.0.1:" : "(shared memory)";
+}
+
 // A communicator per rank, not yet connected.
 class Ranks {
  public:
@@ -37,6 +49,7 @@ class Ranks {
                  const std::function<void(CommunicatorConfig&)>& change = {}) {
     base.size = size;
     base.loopback_only = true;
+    base.transport = transport_under_test();
     base.credentials = SessionCredentials::random();
     for (std::uint32_t rank = 0; rank < size; ++rank) {
       CommunicatorConfig config = base;

@@ -1,11 +1,11 @@
-#include "transport/tcp/connector.h"
+#include "transport/socket/connector.h"
 
 #include <cstring>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
-#include "transport/tcp/tcp_socket.h"
+#include "transport/socket/stream_socket.h"
 
 namespace omniccl {
 namespace {
@@ -28,6 +28,8 @@ class Connector::Attempt {
 
   std::string address() const { return target_.addresses[next - 1].to_string(); }
   void note(const std::string& what, ErrorKind kind) {
+    // Where shared memory is but one way, it says nothing that the other does not.
+    if (target_.addresses[next - 1].is_local() && !target_.addresses.back().is_local()) return;
     trouble_ += (trouble_.empty() ? "" : "; ") + address() + ": " + what;
     if (kind == ErrorKind::kPrecondition) refused_ = true;
   }

@@ -10,7 +10,8 @@ namespace omniccl {
 // `size` gets how much of the result counts.
 sockaddr_storage to_system(const SocketAddress& address, socklen_t& size);
 
-// The family stays 0 for anything but IPv4 and IPv6. An IPv4 address inside IPv6 becomes IPv4.
+// The family stays 0 for what is neither IP nor local. An IPv4 address inside IPv6 becomes IPv4. A
+// local address comes without its name.
 SocketAddress from_system(const sockaddr* address);
 
 }  // namespace omniccl

@@ -1,14 +1,35 @@
-#include "transport/tcp/tcp_address.h"
+#include "transport/socket/system_address.h"
 
 #include <netinet/in.h>
+#include <sys/un.h>
 
+#include <cstddef>
 #include <cstring>
+#include <string_view>
 
 namespace omniccl {
+namespace {
+
+// A name in no file system: it is gone with the socket, and there is nothing to clean up.
+socklen_t write_local(const SocketAddress& address, sockaddr_un& un) {
+  constexpr std::string_view kPrefix("\0omniccl.", 9);
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  un.sun_family = AF_UNIX;
+  char* end = un.sun_path + kPrefix.copy(un.sun_path, kPrefix.size());
+  for (const std::uint8_t byte : address.ip) {
+    *end++ = kDigits[byte >> 4U];
+    *end++ = kDigits[byte & 0xFU];
+  }
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + (end - un.sun_path));
+}
+
+}  // namespace
 
 sockaddr_storage to_system(const SocketAddress& address, socklen_t& size) {
   sockaddr_storage storage{};
-  if (address.family == 4) {
+  if (address.is_local()) {
+    size = write_local(address, reinterpret_cast<sockaddr_un&>(storage));
+  } else if (address.family == 4) {
     auto& in = reinterpret_cast<sockaddr_in&>(storage);
     in.sin_family = AF_INET;
     in.sin_port = htons(address.port);
@@ -27,7 +48,9 @@ sockaddr_storage to_system(const SocketAddress& address, socklen_t& size) {
 
 SocketAddress from_system(const sockaddr* storage) {
   SocketAddress address;
-  if (storage->sa_family == AF_INET) {
+  if (storage->sa_family == AF_UNIX) {
+    address.family = SocketAddress::kLocal;  // whose name nobody asks the system for
+  } else if (storage->sa_family == AF_INET) {
     const auto* in = reinterpret_cast<const sockaddr_in*>(storage);
     address.family = 4;
     address.port = ntohs(in->sin_port);

@@ -1,4 +1,4 @@
-// Takes connections on a listening socket and finds out who they are, at a bounded cost for
+// Takes connections on listening sockets and finds out who they are, at a bounded cost for
 // strangers.
 #pragma once
 
@@ -7,13 +7,14 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "protocol/handshake.h"
 #include "transport/poller.h"
-#include "transport/tcp/handshake_channel.h"
-#include "transport/tcp/tcp_socket.h"
+#include "transport/socket/handshake_channel.h"
+#include "transport/socket/stream_socket.h"
 
 namespace omniccl {
 
@@ -28,7 +29,7 @@ class Acceptor {
   using OnPeer = std::function<void(const Hello&, PeerSocket)>;
 
   // Registers with `poller` under cookies from first_cookie on. All references must outlive it.
-  Acceptor(Poller& poller, std::uint64_t first_cookie, const TcpListener& listener,
+  Acceptor(Poller& poller, std::uint64_t first_cookie, std::vector<const Listener*> listeners,
            const SecretKey& key, Admission& admission, const Limits& limits, OnPeer on_peer,
            LogSink log);
   ~Acceptor();
@@ -42,14 +43,16 @@ class Acceptor {
  private:
   struct Incoming;
 
-  void accept_all();
+  void accept_all(const Listener& listener);
+  void pause();
+  void resume();
   void drop(std::map<std::uint64_t, std::unique_ptr<Incoming>>::iterator incoming);
   void warn(const std::string& text);
 
   Poller& poller_;
-  std::uint64_t listener_cookie_;
+  std::uint64_t first_cookie_;  // those of the listeners, then those of connections
   std::uint64_t next_cookie_;
-  const TcpListener& listener_;
+  std::vector<const Listener*> listeners_;
   const SecretKey& key_;
   Admission& admission_;
   Limits limits_;

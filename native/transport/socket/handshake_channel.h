@@ -15,7 +15,7 @@
 
 namespace omniccl {
 
-// A connected, authenticated, non-blocking socket.
+// A connected, authenticated, non-blocking socket, TCP or local.
 struct PeerSocket {
   UniqueFd socket;
   std::string address;               // of the other side

@@ -1,4 +1,4 @@
-#include "transport/tcp/tcp_socket.h"
+#include "transport/socket/stream_socket.h"
 
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "transport/tcp/tcp_address.h"
+#include "transport/socket/system_address.h"
 
 namespace omniccl {
 namespace {
@@ -87,8 +87,13 @@ std::array<std::uint8_t, 32> host_identity() {
   return identity;
 }
 
-UniqueFd open_socket(int family) {
-  UniqueFd socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+int system_family(const SocketAddress& address) {
+  if (address.is_local()) return AF_UNIX;
+  return address.family == 6 ? AF_INET6 : AF_INET;
+}
+
+UniqueFd open_socket(const SocketAddress& address) {
+  UniqueFd socket(::socket(system_family(address), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) throw system_error("socket", errno);
   return socket;
 }
@@ -120,10 +125,9 @@ void set_reuse_address(int socket) {
 // A socket that listens on `address`, or nothing, with errno set, when it cannot.
 UniqueFd try_listen(const SocketAddress& address, int backlog) {
   const bool any6 = address.family == 6 && address.ip == decltype(address.ip){};
-  UniqueFd socket =
-      any6 ? open_dual_stack() : open_socket(address.family == 6 ? AF_INET6 : AF_INET);
+  UniqueFd socket = any6 ? open_dual_stack() : open_socket(address);
   if (!socket) return socket;
-  set_reuse_address(socket.get());
+  if (!address.is_local()) set_reuse_address(socket.get());
   if (!bind_to(socket.get(), address) || ::listen(socket.get(), backlog) != 0) socket.reset();
   return socket;
 }
@@ -223,7 +227,14 @@ std::vector<SocketAddress> interface_addresses(const std::string& interface) {
           ", which is no interface of this host that is up and has an address; there are: " + list);
 }
 
-TcpListener::TcpListener(const NetworkOptions& options, int backlog)
+bool is_own_address(const SocketAddress& address) {
+  const auto all = usable_addresses();
+  return std::any_of(all.begin(), all.end(), [&](const auto& own) {
+    return own.second.family == address.family && own.second.ip == address.ip;
+  });
+}
+
+Listener::Listener(const NetworkOptions& options, int backlog)
     : socket_(listen_in_range(options, backlog)) {
   endpoint_.host_identity = host_identity();
   const SocketAddress bound = address();
@@ -238,7 +249,7 @@ TcpListener::TcpListener(const NetworkOptions& options, int backlog)
   }
 }
 
-TcpListener::TcpListener(const SocketAddress& address, int backlog)
+Listener::Listener(const SocketAddress& address, int backlog)
     : socket_(try_listen(address, backlog)) {
   if (!socket_) {
     throw Error(ErrorKind::kPrecondition,
@@ -246,9 +257,9 @@ TcpListener::TcpListener(const SocketAddress& address, int backlog)
   }
 }
 
-SocketAddress TcpListener::address() const { return local_address(socket_.get()); }
+SocketAddress Listener::address() const { return local_address(socket_.get()); }
 
-UniqueFd TcpListener::accept(SocketAddress& from) const {
+UniqueFd Listener::accept(SocketAddress& from) const {
   sockaddr_storage storage{};
   socklen_t size = sizeof storage;
   UniqueFd socket(::accept4(socket_.get(), reinterpret_cast<sockaddr*>(&storage), &size,
@@ -263,8 +274,8 @@ UniqueFd TcpListener::accept(SocketAddress& from) const {
 }
 
 UniqueFd begin_connect(const SocketAddress& address, Span<const SocketAddress> sources) {
-  UniqueFd socket = open_socket(address.family == 6 ? AF_INET6 : AF_INET);
-  if (!sources.empty()) {
+  UniqueFd socket = open_socket(address);
+  if (!sources.empty() && !address.is_local()) {
     const auto source = std::find_if(sources.begin(), sources.end(), [&](const SocketAddress& one) {
       return one.family == address.family;
     });
@@ -288,10 +299,11 @@ int connect_error(int socket) {
   return error;
 }
 
+bool is_local_socket(int socket) { return local_address(socket).is_local(); }
+
 bool has_route(const SocketAddress& address) {
   // Connecting a datagram socket chooses the route and sends nothing.
-  const UniqueFd socket(
-      ::socket(address.family == 6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const UniqueFd socket(::socket(system_family(address), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket) return false;
   socklen_t size = 0;
   const sockaddr_storage storage = to_system(address, size);

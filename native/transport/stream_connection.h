@@ -1,39 +1,37 @@
-// Frames over one TCP socket. Payloads go from and to the caller's memory: gathered by sendmsg(),
-// scattered by readv(). Small frames are read many at a time through a staging buffer.
+// Frames over a stream of bytes. Payloads go straight from and to the caller's memory. Small frames
+// are read many at a time through a staging buffer.
 #pragma once
-
-#include <sys/types.h>
 
 #include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "base/unique_fd.h"
+#include "transport/byte_stream.h"
 #include "transport/connection.h"
 
 namespace omniccl {
 
-class TcpConnection final : public Connection {
+class StreamConnection final : public Connection {
  public:
-  // `socket` is connected and non-blocking. `handshake_sent` and `handshake_received` are bytes
-  // that already went over it, for the counts.
-  TcpConnection(UniqueFd socket, std::string peer, std::uint64_t max_payload_bytes,
-                std::uint64_t handshake_sent, std::uint64_t handshake_received);
-  // Ends the connection for copies of the descriptor in forked children too, unless it runs in one.
-  ~TcpConnection() override;
-  TcpConnection(const TcpConnection&) = delete;
-  TcpConnection& operator=(const TcpConnection&) = delete;
+  // `handshake_sent` and `handshake_received` are bytes that already went, for the counts.
+  StreamConnection(std::unique_ptr<ByteStream> stream, std::string peer,
+                   std::uint64_t max_payload_bytes, std::uint64_t handshake_sent,
+                   std::uint64_t handshake_received);
 
   OutgoingFrame& prepare() override;
   void submit() override;
   bool flush() override;
   bool receive(FrameSink& sink) override;
-  const std::string& closed_because() const override { return closed_because_; }
+  const std::string& closed_because() const override { return stream_->closed_because(); }
   std::size_t unsent_frames() const override { return queue_.size(); }
   void drop_unstarted() override;
+  void stop_receiving() noexcept override { stream_->stop_reading(); }
   void close_sending() noexcept override;
-  int descriptor() const override { return socket_.get(); }
+  int descriptor() const override { return stream_->descriptor(); }
+  Poller::Interest interest(Poller::Interest wanted) const override {
+    return stream_->interest(wanted);
+  }
   const std::string& peer() const override { return peer_; }
   TrafficCounts traffic() const override { return traffic_; }
 
@@ -47,10 +45,8 @@ class TcpConnection final : public Connection {
   void end_frame(FrameSink& sink);
   std::size_t staging_wanted() const;
 
-  UniqueFd socket_;
-  pid_t owner_;  // the process that made it
+  std::unique_ptr<ByteStream> stream_;
   std::string peer_;
-  std::string closed_because_;
   std::uint64_t max_payload_bytes_;
   TrafficCounts traffic_;
 

@@ -11,7 +11,7 @@
 #include "protocol/handshake.h"
 #include "transport/endpoint.h"
 #include "transport/poller.h"
-#include "transport/tcp/handshake_channel.h"
+#include "transport/socket/handshake_channel.h"
 
 namespace omniccl {
 

@@ -1,4 +1,4 @@
-#include "transport/tcp/acceptor.h"
+#include "transport/socket/acceptor.h"
 
 #include <sys/socket.h>
 
@@ -31,28 +31,39 @@ struct Acceptor::Incoming {
   Clock::time_point ends = Clock::now() + kHandshakeTimeout;
 };
 
-Acceptor::Acceptor(Poller& poller, std::uint64_t first_cookie, const TcpListener& listener,
-                   const SecretKey& key, Admission& admission, const Limits& limits, OnPeer on_peer,
-                   LogSink log)
+Acceptor::Acceptor(Poller& poller, std::uint64_t first_cookie,
+                   std::vector<const Listener*> listeners, const SecretKey& key,
+                   Admission& admission, const Limits& limits, OnPeer on_peer, LogSink log)
     : poller_(poller),
-      listener_cookie_(first_cookie),
-      next_cookie_(first_cookie + 1),
-      listener_(listener),
+      first_cookie_(first_cookie),
+      next_cookie_(first_cookie + listeners.size()),
+      listeners_(std::move(listeners)),
       key_(key),
       admission_(admission),
       limits_(limits),
       on_peer_(std::move(on_peer)),
       log_(std::move(log)) {
-  poller_.add(listener_.descriptor(), listener_cookie_, {});
+  resume();
 }
 
 Acceptor::~Acceptor() {
-  if (!paused_) poller_.remove(listener_.descriptor());
+  if (!paused_) pause();
+}
+
+void Acceptor::pause() {
+  for (const Listener* listener : listeners_) poller_.remove(listener->descriptor());
+  paused_ = true;
+}
+
+void Acceptor::resume() {
+  std::uint64_t cookie = first_cookie_;
+  for (const Listener* listener : listeners_) poller_.add(listener->descriptor(), cookie++, {});
+  paused_ = false;
 }
 
 void Acceptor::on_event(std::uint64_t cookie) {
-  if (cookie == listener_cookie_) {
-    accept_all();
+  if (cookie - first_cookie_ < listeners_.size()) {
+    accept_all(*listeners_[cookie - first_cookie_]);
     return;
   }
   const auto found = incoming_.find(cookie);
@@ -80,11 +91,11 @@ void Acceptor::on_event(std::uint64_t cookie) {
   on_peer_(peer, std::move(socket));
 }
 
-void Acceptor::accept_all() {
+void Acceptor::accept_all(const Listener& listener) {
   try {
     for (;;) {
       SocketAddress from;
-      UniqueFd socket = listener_.accept(from);
+      UniqueFd socket = listener.accept(from);
       if (!socket) return;
       const auto of_address = of_address_.find(from.host());
       if (incoming_.size() >= limits_.connections ||
@@ -104,8 +115,7 @@ void Acceptor::accept_all() {
     // Out of descriptors or memory. The listener stays readable: looking away for a moment keeps
     // us from spinning until connections that are open have ended.
     warn(std::string("cannot accept connections: ") + error.what());
-    poller_.remove(listener_.descriptor());
-    paused_ = true;
+    pause();
     paused_until_ = Clock::now() + kAcceptPause;
   }
 }
@@ -125,10 +135,7 @@ void Acceptor::expire(Clock::time_point now) {
     }
     it = next;
   }
-  if (paused_ && now >= paused_until_) {
-    poller_.add(listener_.descriptor(), listener_cookie_, {});
-    paused_ = false;
-  }
+  if (paused_ && now >= paused_until_) resume();
 }
 
 void Acceptor::warn(const std::string& text) {

@@ -1,4 +1,4 @@
-#include "transport/tcp/host_port.h"
+#include "transport/socket/host_port.h"
 
 #include <netdb.h>
 
@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "base/error.h"
-#include "transport/tcp/tcp_address.h"
+#include "transport/socket/system_address.h"
 
 namespace omniccl {
 

@@ -1,9 +1,6 @@
-#include "transport/tcp/tcp_connection.h"
-
-#include <sys/socket.h>
+#include "transport/stream_connection.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <climits>
 #include <cstring>
 
@@ -19,18 +16,16 @@ static_assert(kStagingBytes >= 2 * (kFramePrefixBytes + kMaxHeadBytes));
 // After a frame as large as this, only the next head is staged: staging more would copy payload.
 constexpr std::uint64_t kLargeFrameBytes = 16 * 1024;
 constexpr std::size_t kUsualHeadBytes = 128;
-// Bytes taken from one connection before the others get a turn.
-constexpr std::uint64_t kReceiveBudget = 1024 * 1024;
 constexpr std::size_t kMaxPieces = IOV_MAX;
 
 Error peer_failure(const std::string& what) { return {ErrorKind::kPeerFailure, what}; }
 
 }  // namespace
 
-TcpConnection::TcpConnection(UniqueFd socket, std::string peer, std::uint64_t max_payload_bytes,
-                             std::uint64_t handshake_sent, std::uint64_t handshake_received)
-    : socket_(std::move(socket)),
-      owner_(::getpid()),
+StreamConnection::StreamConnection(std::unique_ptr<ByteStream> stream, std::string peer,
+                                   std::uint64_t max_payload_bytes, std::uint64_t handshake_sent,
+                                   std::uint64_t handshake_received)
+    : stream_(std::move(stream)),
       peer_(std::move(peer)),
       max_payload_bytes_(max_payload_bytes),
       staging_(kStagingBytes),
@@ -40,11 +35,7 @@ TcpConnection::TcpConnection(UniqueFd socket, std::string peer, std::uint64_t ma
   traffic_.bytes_received = handshake_received;
 }
 
-TcpConnection::~TcpConnection() {
-  if (::getpid() == owner_) ::shutdown(socket_.get(), SHUT_RDWR);
-}
-
-OutgoingFrame& TcpConnection::prepare() {
+OutgoingFrame& StreamConnection::prepare() {
   if (prepared_ == nullptr) {
     if (free_.empty()) free_.push_back(std::make_unique<OutgoingFrame>());
     prepared_ = std::move(free_.back());
@@ -53,12 +44,12 @@ OutgoingFrame& TcpConnection::prepare() {
   return *prepared_;
 }
 
-void TcpConnection::submit() {
+void StreamConnection::submit() {
   traffic_.bytes_copied_send += prepared_->copied_bytes();
   queue_.push_back(std::move(prepared_));
 }
 
-void TcpConnection::gather() {
+void StreamConnection::gather() {
   iovecs_.clear();
   std::size_t piece = next_piece_;
   std::size_t offset = piece_offset_;
@@ -74,7 +65,7 @@ void TcpConnection::gather() {
   }
 }
 
-void TcpConnection::mark_sent(std::size_t bytes) {
+void StreamConnection::mark_sent(std::size_t bytes) {
   traffic_.bytes_sent += bytes;
   while (!queue_.empty()) {
     const Span<iovec> pieces = queue_.front()->pieces();
@@ -96,52 +87,44 @@ void TcpConnection::mark_sent(std::size_t bytes) {
   }
 }
 
-bool TcpConnection::flush() {
+bool StreamConnection::flush() {
   bool moved = false;
   while (!queue_.empty()) {
     gather();
-    msghdr message{};
-    message.msg_iov = iovecs_.data();
-    message.msg_iovlen = iovecs_.size();
-    const ssize_t sent = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0) {
-      if (errno == EINTR) continue;
-      if (errno == EAGAIN || errno == EWOULDBLOCK) break;
-      throw peer_failure(std::string("cannot be reached: ") + std::strerror(errno));
-    }
-    const bool all = static_cast<std::uint64_t>(sent) == total_bytes(iovecs_);
-    mark_sent(static_cast<std::size_t>(sent));
-    moved = true;
-    if (!all) break;  // the socket buffer is full; asking again would only tell so
+    const std::size_t sent = stream_->write(iovecs_);
+    const bool all = sent == total_bytes(iovecs_);
+    mark_sent(sent);
+    moved |= sent != 0;
+    if (!all) break;  // there is no room; asking again would only tell so
   }
   return moved;
 }
 
-void TcpConnection::drop_unstarted() {
+void StreamConnection::drop_unstarted() {
   const bool started = !queue_.empty() && (next_piece_ != 0 || piece_offset_ != 0);
   queue_.resize(started ? 1 : 0);
 }
 
-void TcpConnection::close_sending() noexcept {
+void StreamConnection::close_sending() noexcept {
   queue_.clear();
-  ::shutdown(socket_.get(), SHUT_WR);  // fails only where the connection is gone already
+  stream_->stop_writing();
 }
 
-bool TcpConnection::receive(FrameSink& sink) {
+bool StreamConnection::receive(FrameSink& sink) {
   const std::uint64_t before = traffic_.bytes_received;
-  while (closed_because_.empty() && traffic_.bytes_received - before < kReceiveBudget &&
+  while (closed_because().empty() && traffic_.bytes_received - before < stream_->read_budget() &&
          read_some()) {
     parse(sink);
   }
   return traffic_.bytes_received != before;
 }
 
-std::size_t TcpConnection::staging_wanted() const {
+std::size_t StreamConnection::staging_wanted() const {
   return last_frame_bytes_ < kLargeFrameBytes ? kStagingBytes
                                               : kFramePrefixBytes + last_head_bytes_;
 }
 
-bool TcpConnection::read_some() {
+bool StreamConnection::read_some() {
   if (staging_begin_ != 0) {
     std::memmove(staging_.data(), staging_.data() + staging_begin_, staging_end_ - staging_begin_);
     staging_end_ -= staging_begin_;
@@ -166,22 +149,10 @@ bool TcpConnection::read_some() {
     iovecs_.push_back(
         {staging_.data() + staging_end_, std::min(wanted, staging_.size()) - staging_end_});
   }
-  ssize_t got;
-  do {
-    got = ::readv(socket_.get(), iovecs_.data(), static_cast<int>(iovecs_.size()));
-  } while (got < 0 && errno == EINTR);
-  if (got < 0) {
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
-    closed_because_ = std::string("cannot be reached: ") + std::strerror(errno);
-    return false;
-  }
-  if (got == 0) {
-    closed_because_ = "closed the connection; did its process end?";
-    return false;
-  }
-  traffic_.bytes_received += static_cast<std::uint64_t>(got);
+  std::uint64_t bytes = stream_->read(iovecs_);
+  if (bytes == 0) return false;
+  traffic_.bytes_received += bytes;
 
-  auto bytes = static_cast<std::uint64_t>(got);
   for (std::uint64_t direct = std::min(bytes, payload_room); direct != 0;) {
     const std::uint64_t rest = payload_[payload_piece_].iov_len - payload_offset_;
     const std::uint64_t part = std::min(direct, rest);
@@ -197,7 +168,7 @@ bool TcpConnection::read_some() {
   return true;
 }
 
-void TcpConnection::parse(FrameSink& sink) {
+void StreamConnection::parse(FrameSink& sink) {
   for (;;) {
     if (in_payload_) {
       copy_from_staging();
@@ -226,7 +197,7 @@ void TcpConnection::parse(FrameSink& sink) {
   }
 }
 
-void TcpConnection::copy_from_staging() {
+void StreamConnection::copy_from_staging() {
   while (payload_piece_ < payload_.size()) {
     const iovec& piece = payload_[payload_piece_];
     const std::size_t rest = piece.iov_len - payload_offset_;
@@ -244,7 +215,7 @@ void TcpConnection::copy_from_staging() {
   }
 }
 
-void TcpConnection::end_frame(FrameSink& sink) {
+void StreamConnection::end_frame(FrameSink& sink) {
   in_payload_ = false;
   if (check_payload_) {
     Crc32c crc;

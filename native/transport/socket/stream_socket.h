@@ -1,4 +1,4 @@
-// Opening TCP sockets: the listener of a rank, and the connections to it.
+// Opening sockets, TCP and local ones: listeners, and the connections to them.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,15 @@ struct NetworkOptions {
 };
 
 // A listening socket and where it can be reached.
-class TcpListener {
+class Listener {
  public:
   // A rank's: on loopback alone, on an address of one interface, or on all interfaces, IPv4 and
   // IPv6; the endpoint names the addresses of those that are up. Throws Error(kPrecondition) for an
   // interface without an address and when all ports of the range are taken; else Error(kSystem).
-  TcpListener(const NetworkOptions& options, int backlog);
-  // A daemon's, on one address. Throws Error(kPrecondition), naming it, when it cannot be had.
-  TcpListener(const SocketAddress& address, int backlog);
+  Listener(const NetworkOptions& options, int backlog);
+  // On one address: a daemon's, or a local one. Throws Error(kPrecondition), naming it, when it
+  // cannot be had.
+  Listener(const SocketAddress& address, int backlog);
 
   const Endpoint& endpoint() const { return endpoint_; }
   // What it is bound to.
@@ -46,12 +47,18 @@ class TcpListener {
 // interfaces that there are, when it has none.
 std::vector<SocketAddress> interface_addresses(const std::string& interface);
 
-// Begins to connect without waiting, from that of `sources` which has the address's family; empty:
-// the system chooses. Throws Error(kSystem) where the system refuses at once.
+// Whether one of this host's interfaces has this address.
+bool is_own_address(const SocketAddress& address);
+
+// Begins to connect without waiting; to an IP address from that of `sources` which has the same
+// family; empty: the system chooses. Throws Error(kSystem) where the system refuses at once.
 UniqueFd begin_connect(const SocketAddress& address, Span<const SocketAddress> sources = {});
 
 // What became of a connection attempt whose socket is writable: 0, or an errno value.
 int connect_error(int socket);
+
+// Whether it is a local socket.
+bool is_local_socket(int socket);
 
 // Whether this host knows a way to `address`; asks the kernel, sends nothing.
 bool has_route(const SocketAddress& address);
@@ -61,9 +68,9 @@ bool has_route(const SocketAddress& address);
 // Here all ranks send to a shard at once, at most a window each (docs/performance.md).
 inline constexpr const char* kAutoCongestionControl = "auto";
 
-// Options of every data connection: no Nagle delay, keep-alive between operations, congestion
-// control. Throws Error(kPrecondition), naming what this process may use, for an algorithm that it
-// may not.
+// Options of every data connection over TCP: no Nagle delay, keep-alive between operations,
+// congestion control. Throws Error(kPrecondition), naming what this process may use, for an
+// algorithm that it may not.
 void set_data_options(int socket, const std::string& congestion_control = kAutoCongestionControl);
 
 }  // namespace omniccl
