@@ -12,7 +12,7 @@ import click
 import numpy as np
 
 from .campaign import Campaign, Measurement, Settings, available_bytes, hosts_for, needed_bytes
-from .case import PLACEMENTS, Case
+from .case import PLACEMENTS, TRANSPORTS, Case
 from .launch import ended_in_order
 from .network import Host, reason_against
 from .options import (
@@ -89,6 +89,14 @@ _DTYPES = ("float32", "float64", "float16", "int32", "int64", "int8", "uint8")
     help="Cut the data into so many; one call or group of calls reduces them all.",
 )
 @click.option(
+    "--transport",
+    "transports",
+    type=ListOf(one_of(*TRANSPORTS), "WORD", ", ".join(TRANSPORTS)),
+    default="auto",
+    show_default=True,
+    help="Of omniccl; its peers run once.",
+)
+@click.option(
     "--program",
     "program_names",
     type=ListOf(one_of(*(program.name for program in PROGRAMS)), "NAME", ", ".join(p.name for p in PROGRAMS)),
@@ -120,6 +128,7 @@ def allreduce(
     block_sizes: Sequence[int],
     aggregators: Sequence[int],
     tensors: Sequence[int],
+    transports: Sequence[str],
     program_names: Optional[Sequence[str]],
     rate: Optional[str],
     rounds: int,
@@ -138,22 +147,19 @@ def allreduce(
     and the memory of this machine allow for the same data. The exit status is 1 if a result was wrong or a program
     failed.
     """
-    axes = itertools.product(ranks, sizes, densities, placements, dtypes, block_sizes, aggregators, tensors)
-    cases = tuple(dict.fromkeys(_case(*values) for values in axes))
+    axes = (ranks, sizes, densities, placements, dtypes, block_sizes, aggregators, tensors, transports)
+    cases = tuple(dict.fromkeys(_checked(Case(*values)) for values in itertools.product(*axes)))
     programs, missing = _programs(program_names)
     settings = Settings(cases, programs, rate, rounds, repetitions, warmups, seed, equal_terms, slot_memory, checksum)
     _require(settings)
     return _allreduce(settings, missing, json_path, page_path)
 
 
-def _case(
-    ranks: int, size: int, density: float, placement: str, dtype: str, block_size: int, aggregators: int, tensors: int
-) -> Case:
-    if size % np.dtype(dtype).itemsize:
-        raise click.UsageError(f"{size} bytes are no whole number of {dtype}")
-    case = Case(ranks, size, density, placement, dtype, block_size, aggregators, tensors)
-    if case.blocks < tensors:
-        raise click.UsageError(f"{size_text(size)} have {case.blocks} blocks, too few for {tensors} tensors")
+def _checked(case: Case) -> Case:
+    if case.size % np.dtype(case.dtype).itemsize:
+        raise click.UsageError(f"{case.size} bytes are no whole number of {case.dtype}")
+    if case.blocks < case.tensors:
+        raise click.UsageError(f"{size_text(case.size)} have {case.blocks} blocks, too few for {case.tensors} tensors")
     return case
 
 

@@ -132,9 +132,9 @@ class Measurement:
 
 def groups_of(cases: Sequence[Case]) -> list[list[Case]]:
     """Return the cases that one job of ranks can run one after the other."""
-    groups: dict[tuple[int, int], list[Case]] = defaultdict(list)
+    groups: dict[tuple[int, int, str], list[Case]] = defaultdict(list)
     for case in cases:
-        groups[case.ranks, case.aggregators].append(case)
+        groups[case.ranks, case.aggregators, case.transport].append(case)
     return list(groups.values())
 
 
@@ -176,6 +176,7 @@ class Campaign:
         self._settings = settings
         self._progress = progress
         self._measured: dict[tuple[Case, str], Measurement] = {}
+        self._first_transport = settings.cases[0].transport
 
     @property
     def jobs(self) -> int:
@@ -202,7 +203,7 @@ class Campaign:
         environments: list[dict[str, str]] = [{}, HUGE_PAGES] if self._settings.equal_terms else [{}]
         for _ in range(self._settings.rounds):
             for program in self._settings.programs:
-                if group[0].aggregators and not program.uses_aggregators:
+                if not program.ours and (group[0].aggregators or group[0].transport != self._first_transport):
                     continue
                 for environment in environments:
                     yield program, environment
@@ -223,7 +224,11 @@ class Campaign:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="omniccl-bench-")))
             daemons = stack.enter_context(aggregators_for(group[0], hosts[ranks:], folder))
-            options: dict[str, Any] = {"slot_memory": settings.slot_memory, "checksum": settings.checksum}
+            options: dict[str, Any] = {
+                "slot_memory": settings.slot_memory,
+                "checksum": settings.checksum,
+                "transport": group[0].transport,
+            }
             if daemons:
                 options["aggregators"] = [daemon.place for daemon in daemons]
                 options["secret_file"] = str(folder / _SECRET)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 Masks = npt.NDArray[np.bool_]
 
+TRANSPORTS = ("auto", "tcp", "shm")
 PLACEMENTS = ("random", "overlapping", "disjoint", "clustered")
 
 # A block holds small integers, whose sums are exact in every dtype and any order: peers do not add in rank order.
@@ -42,6 +43,8 @@ class Case:
         How many dedicated ones there are; 0 for embedded shards.
     tensors
         Into how many equal ones it is cut; together they are one operation where a program can do that.
+    transport
+        How omniccl reaches its aggregators: ``auto``, ``tcp`` or ``shm``.
     """
 
     ranks: int
@@ -52,6 +55,7 @@ class Case:
     block_size: int = 256
     aggregators: int = 0
     tensors: int = 1
+    transport: str = "auto"
 
     @property
     def elements(self) -> int:
@@ -71,7 +75,7 @@ class Case:
 @functools.lru_cache(maxsize=4)
 def masks_of(case: Case, seed: int) -> Masks:
     """Return which blocks are not zero, as an array of shape (ranks, blocks). The same for the same arguments."""
-    # Not of the whole case: a tensor is the same with one dtype and another, and with any number of aggregators.
+    # Not of the whole case: a tensor is the same with one dtype and another, and with any aggregators and transport.
     generator = np.random.default_rng((seed, case.ranks, case.blocks, round(case.density * 1e6)))
     count = round(case.density * case.blocks)
     masks = np.zeros((case.ranks, case.blocks), np.bool_)

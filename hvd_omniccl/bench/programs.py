@@ -39,7 +39,7 @@ class Plan:
     Attributes
     ----------
     cases
-        As :meth:`~hvd_omniccl.bench.case.Case.to_json` gives them; all of the same ranks and aggregators.
+        As :meth:`~hvd_omniccl.bench.case.Case.to_json` gives them; all of the same ranks, aggregators and transport.
     ranks
         How many.
     warmups, repetitions
@@ -88,8 +88,8 @@ class Program:
         Runs all ranks of a plan to their end.
     needs_tensorflow
         Whether its ranks import it.
-    uses_aggregators
-        Whether dedicated ones make a difference to it.
+    ours
+        Whether omniccl is in it: dedicated aggregators and transports make no difference to others.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Program:
     missing: Callable[[], Optional[str]]
     start: Callable[[Program, Plan], None]
     needs_tensorflow: bool = False
-    uses_aggregators: bool = False
+    ours: bool = False
 
 
 def _write_plan(program: Program, plan: Plan) -> Path:
@@ -127,6 +127,7 @@ def _environment(plan: Plan) -> dict[str, str]:
     if "aggregators" in plan.options:
         variables["OMNICCL_AGGREGATORS"] = ",".join(plan.options["aggregators"])
         variables["OMNICCL_SECRET_FILE"] = plan.options["secret_file"]
+    variables["OMNICCL_TRANSPORT"] = plan.options["transport"]
     variables["OMNICCL_CHECKSUM"] = "on" if plan.options["checksum"] else "off"
     variables["OMNICCL_SLOT_MEMORY"] = str(plan.options["slot_memory"] or "")
     return variables
@@ -235,7 +236,7 @@ def _horovod(name: str, feature: str, start: Callable[[Program, Plan], None]) ->
 
 
 PROGRAMS = (
-    Program("omniccl", "engine", ("omniccl",), lambda: None, _start_alone, uses_aggregators=True),
+    Program("omniccl", "engine", ("omniccl",), lambda: None, _start_alone, ours=True),
     Program("gloo", "gloo", ("gloo",), _missing_gloo, _start_with_gloo),
     _horovod("horovod-gloo", "GLOO", _start_on_gloo),
     _horovod("horovod-mpi", "MPI", _start_on_open_mpi),

@@ -62,6 +62,8 @@ def case_text(case: Case, density: bool = True) -> str:
         parts.append(f"{case.aggregators} aggregators")
     if case.tensors != default.tensors:
         parts.append(f"{case.tensors} tensors")
+    if case.transport != default.transport:
+        parts.append(case.transport)
     return ", ".join(parts)
 
 

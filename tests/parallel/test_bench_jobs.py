@@ -53,6 +53,15 @@ def test_every_kind_of_data(tmp_path: Path) -> None:
     check(bench(tmp_path, "--program", "omniccl", *axes, *kinds), 2 * 2 * 2 * 4 * 3, {"omniccl"})
 
 
+def test_transports(tmp_path: Path) -> None:
+    axes = ["--ranks", "2", "--size", "64K", "--density", "50", "--transport", "tcp,shm"]
+    rows = bench(tmp_path, "--program", "omniccl,gloo", *axes)["rows"]
+    assert isinstance(rows, list)
+    ran = [(row["mode"], row["case"]["transport"]) for row in rows]
+    assert sorted(ran) == [("gloo", "tcp"), ("omniccl", "shm"), ("omniccl", "tcp")]
+    assert all(row["wrong"] == 0 and row["failure"] is None for row in rows)
+
+
 @pytest.mark.skipif(reason_against() is not None, reason=str(reason_against()))
 def test_all_programs_on_hosts(tmp_path: Path) -> None:
     figures = bench(tmp_path, "--ranks", "2", "--size", "64K", "--density", "50", "--rate", "1gbit")

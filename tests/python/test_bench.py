@@ -144,7 +144,9 @@ def test_results_are_compared_on_equal_terms() -> None:
 
 def test_jobs_and_memory() -> None:
     small, large, dedicated = Case(2, 1 << 10, 1.0), Case(4, 1 << 30, 1.0), Case(2, 1 << 10, 1.0, aggregators=1)
-    assert groups_of([small, large, dedicated, small]) == [[small, small], [large], [dedicated]]
+    other_way = Case(2, 1 << 10, 1.0, transport="tcp")
+    groups = [[small, small], [large], [dedicated], [other_way]]
+    assert groups_of([small, large, dedicated, small, other_way]) == groups
     engine = [program for program in PROGRAMS if program.name == "omniccl"]
     assert needed_bytes(Settings([small, large], engine)) >= 4 * 3 * (1 << 30)
 
@@ -167,6 +169,7 @@ def test_sizes(text: str, size: int) -> None:
         (["--program", "nccl"], "allowed: omniccl, gloo, horovod-gloo"),
         (["--size", "6", "--dtype", "float32"], "6 bytes are no whole number of float32"),
         (["--size", "4K", "--tensors", "5"], "4 KiB have 4 blocks, too few for 5 tensors"),
+        (["--transport", "ucx"], "allowed: auto, tcp, shm"),
         (["--rate", "fast"], "a rate is such as 1gbit"),
         (["--ranks", "64", "--size", "64G"], "of memory, and"),
         (["--json", "/no/such/folder/x.json"], "there is no folder /no/such/folder"),

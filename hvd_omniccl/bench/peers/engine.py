@@ -28,6 +28,7 @@ class _Engine:
             secret_file=job.options.get("secret_file"),
             slot_memory=job.options["slot_memory"],
             checksum=job.options["checksum"],
+            transport=job.options["transport"],
             interface=job.interface,
             loopback_only=job.interface is None,
         )
