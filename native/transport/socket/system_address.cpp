@@ -3,7 +3,6 @@
 #include <netinet/in.h>
 #include <sys/un.h>
 
-#include <cstddef>
 #include <cstring>
 #include <string_view>
 
@@ -20,7 +19,7 @@ socklen_t write_local(const SocketAddress& address, sockaddr_un& un) {
     *end++ = kDigits[byte >> 4U];
     *end++ = kDigits[byte & 0xFU];
   }
-  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + (end - un.sun_path));
+  return static_cast<socklen_t>(end - reinterpret_cast<const char*>(&un));
 }
 
 }  // namespace
