@@ -1,13 +1,12 @@
 #include "protocol/handshake.h"
 
-#include <sodium.h>
-
 #include <algorithm>
 #include <cstring>
 #include <sstream>
 #include <string_view>
 
 #include "base/error.h"
+#include "protocol/sodium.h"
 #include "protocol/wire.h"
 
 namespace omniccl {
@@ -35,10 +34,6 @@ constexpr std::string_view kVerdictLabel = "omniccl verdict";
 
 using Mac = std::array<std::byte, kMacBytes>;
 using Nonce = std::array<std::byte, kNonceBytes>;
-
-void ensure_sodium() {
-  if (sodium_init() < 0) throw Error(ErrorKind::kSystem, "libsodium cannot be initialised");
-}
 
 Nonce random_nonce() {
   Nonce nonce;

@@ -1,7 +1,6 @@
 #include "protocol/secret_file.h"
 
 #include <fcntl.h>
-#include <sodium.h>
 #include <sys/stat.h>
 
 #include <array>
@@ -11,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "protocol/sodium.h"
 
 namespace omniccl {
 namespace {
@@ -48,7 +48,7 @@ bool is_space(unsigned char c) { return c == '\n' || c == '\r' || c == ' ' || c 
 }  // namespace
 
 SecretKey read_secret_file(const std::string& path) {
-  if (sodium_init() < 0) throw Error(ErrorKind::kSystem, "libsodium cannot be initialised");
+  ensure_sodium();
   // O_NONBLOCK: a named pipe must not hold us up. It does nothing for a file.
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) throw unusable(path, std::string("cannot be opened: ") + std::strerror(errno));

@@ -3,6 +3,7 @@
 #include "support/ranks.h"
 #include "transport/endpoint.h"
 #include "transport/socket/host_port.h"
+#include "transport/socket/local_address.h"
 #include "transport/socket/stream_socket.h"
 
 namespace omniccl::testing {
@@ -59,6 +60,40 @@ TEST(CandidateAddresses, UseLoopbackFirstOnTheSameHostAndNeverOnAnother) {
   EXPECT_EQ(candidates(local, peer), (std::vector<std::string>{"127.0.0.1:4711", "10.0.0.1:4711"}));
   const Endpoint other = endpoint(2, {ipv4(10, 0, 0, 2, 24), ipv4(127, 0, 0, 1, 8)});
   EXPECT_EQ(candidates(local, other), std::vector<std::string>{"10.0.0.2:4711"});
+}
+
+TEST(CandidateAddresses, PreferSharedMemoryOnTheSameHostAndNeverOnAnother) {
+  const SocketAddress shared_memory = random_local_address();
+  const Endpoint local = endpoint(1, {ipv4(10, 0, 0, 1, 24)});
+  const Endpoint peer = endpoint(1, {ipv4(10, 0, 0, 1, 24), ipv4(127, 0, 0, 1, 8), shared_memory});
+  EXPECT_EQ(candidates(local, peer),
+            (std::vector<std::string>{"shared memory", "127.0.0.1:4711", "10.0.0.1:4711"}));
+  const Endpoint other = endpoint(2, {ipv4(10, 0, 0, 2, 24), shared_memory});
+  EXPECT_EQ(candidates(local, other), std::vector<std::string>{"10.0.0.2:4711"});
+}
+
+TEST(LocalAddress, IsAnotherForEachRankAndTheSameForOneDaemon) {
+  EXPECT_NE(random_local_address().ip, random_local_address().ip);
+  const SocketAddress daemon = ipv4(127, 0, 0, 1, 8);
+  EXPECT_TRUE(local_address_of(daemon).is_local());
+  EXPECT_EQ(local_address_of(daemon).ip, local_address_of(daemon).ip);
+  SocketAddress elsewhere = daemon;
+  elsewhere.port = 4712;
+  EXPECT_NE(local_address_of(daemon).ip, local_address_of(elsewhere).ip);
+  EXPECT_NE(local_address_of(daemon).ip, local_address_of(ipv4(127, 0, 0, 2, 8)).ip);
+}
+
+TEST(LocalAddress, LeadsToADaemonOfThisHostAtItsAddressOrAtAny) {
+  const SocketAddress daemon = ipv4(127, 0, 0, 1, 8);
+  std::vector<std::array<std::uint8_t, 16>> names;
+  for (const SocketAddress& way : local_ways_to(daemon)) names.push_back(way.ip);
+  SocketAddress any = ipv4(0, 0, 0, 0, 0);
+  SocketAddress any6 = any;
+  any6.family = 6;
+  EXPECT_EQ(names,
+            (std::vector<std::array<std::uint8_t, 16>>{
+                local_address_of(daemon).ip, local_address_of(any6).ip, local_address_of(any).ip}));
+  EXPECT_TRUE(local_ways_to(ipv4(192, 0, 2, 1, 24)).empty());  // of RFC 5737: nobody's
 }
 
 TEST(SocketAddress, IsWrittenAsPeopleWriteIt) {

@@ -18,8 +18,8 @@ def sums(ranks: int, extra: dict[str, str]) -> Finished:
 def test_two_jobs_on_one_daemon_beside_one_without(tmp_path: Path) -> None:
     with daemon(tmp_path, listen="[::1]:0") as one, ThreadPoolExecutor(3) as threads:
         jobs = [
-            (2, threads.submit(sums, 2, one.environment(2))),
-            (3, threads.submit(sums, 3, one.environment(1))),
+            (2, threads.submit(sums, 2, {**one.environment(2), "OMNICCL_TRANSPORT": "shm"})),
+            (3, threads.submit(sums, 3, {**one.environment(1), "OMNICCL_TRANSPORT": "tcp"})),
             (2, threads.submit(sums, 2, {})),
         ]
         for ranks, job in jobs:

@@ -26,6 +26,15 @@ def test_ranks_on_three_hosts_find_each_other(tmp_path: Path) -> None:
             assert f"SUM [6.0, 12.0] OVER {peers}" in rank.output()
 
 
+def test_shared_memory_between_hosts_is_an_error_on_each(tmp_path: Path) -> None:
+    extra = {"OMNICCL_TRANSPORT": "shm"}
+    with network_of(2) as hosts, ranks_by_hand(2, HERE / "on_hosts.py", tmp_path, extra, hosts) as ranks:
+        deadline = time.monotonic() + 150
+        for number, rank in enumerate(ranks):
+            assert rank.wait(deadline) != 0, rank.output()
+            assert f"OMNICCL_TRANSPORT is shm, but rank {1 - number} is on another host" in rank.output()
+
+
 def sums_without_horovod(hosts: Sequence[Host], *options: str) -> list[str]:
     """What each host's rank printed: the sum, and the addresses of its peers."""
     with ExitStack() as cleanup:

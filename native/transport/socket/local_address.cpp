@@ -1,7 +1,8 @@
 #include "transport/socket/local_address.h"
 
-#include <sodium.h>
+#include <algorithm>
 
+#include "protocol/sodium.h"
 #include "transport/socket/stream_socket.h"
 
 namespace omniccl {
@@ -17,6 +18,7 @@ SocketAddress any_address(std::uint8_t family, std::uint16_t port) {
 }  // namespace
 
 SocketAddress random_local_address() {
+  ensure_sodium();
   SocketAddress address;
   address.family = SocketAddress::kLocal;
   ::randombytes_buf(address.ip.data(), address.ip.size());
@@ -24,6 +26,7 @@ SocketAddress random_local_address() {
 }
 
 SocketAddress local_address_of(const SocketAddress& listens_at) {
+  ensure_sodium();
   std::array<std::uint8_t, 19> place{};
   place[0] = listens_at.family;
   place[1] = static_cast<std::uint8_t>(listens_at.port >> 8U);
